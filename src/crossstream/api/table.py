@@ -26,7 +26,6 @@ from crossstream.api.stream import KStream
 from crossstream.api.table_joins import (
     check_key_selector,
     check_keyed_by,
-    check_no_headers,
     check_not_global,
     check_right_join,
     foreign_key_join,
@@ -218,8 +217,8 @@ class KTable(Handle):
         ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
         join, CS-134 for keys of different serdes, CS-128 for different partition counts.
 
-        ``headers="left"``, ``"right"`` or ``"both"``, only for a join by key: whose headers a change of the result has;
-        without it, those of the change that gives it. "both": those of the left row, then those of the right row.
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a change of the result has; without it, those of
+        the change that gives it. "both": those of the left row, then those of the right row.
 
         With a `GlobalKTable` always by ``foreign_key`` (or ``key_selector``, which means the same); changes of both
         sides change the result (KIP-314, decision 0021).
@@ -302,6 +301,7 @@ class KTable(Handle):
         keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
@@ -320,7 +320,8 @@ class KTable(Handle):
         check_right_join(foreign_key)
         check_keyed_by("right_join", foreign_key, keyed_by)
         assert foreign_key is not None
-        node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
+        options = (table_joined, None, materialized, headers)
+        node = foreign_key_join("right", self, other, joiner, foreign_key, *options)
         return KTable(self._draft, node)
 
     @refuse_calls(table_join_refusal)
@@ -384,15 +385,13 @@ class KTable(Handle):
         materialized: Materialized | None,
         headers: Headers | None,
     ) -> KTable:
-        options = (table_joined, named, materialized)
-        if isinstance(other, GlobalKTable) or foreign_key is not None:
-            check_no_headers(OPERATORS[kind], headers)
+        options = (table_joined, named, materialized, headers)
         if isinstance(other, GlobalKTable):
             node: Node = table_global_join(kind, self, other, joiner, foreign_key, key_selector, *options)
             return KTable(self._draft, node)
         check_key_selector(OPERATORS[kind], key_selector)
         if foreign_key is None:
-            node = primary_key_join(kind, self, other, joiner, *options, headers)
+            node = primary_key_join(kind, self, other, joiner, *options)
         else:
             node = foreign_key_join(kind, self, other, joiner, foreign_key, *options)
         return KTable(self._draft, node)

@@ -79,6 +79,7 @@ def foreign_key_join(
     table_joined: TableJoined | None,
     named: Named | None,
     materialized: Materialized | None,
+    headers: Headers | None,
 ) -> Node:
     """Adds a `ForeignKeyJoin`; the result of a right or outer join is keyed by `LeftOrRight`."""
     operator = "right_join" if kind == "right" else OPERATORS[kind]
@@ -103,6 +104,7 @@ def foreign_key_join(
         foreign_key=function_of(operator, "foreign_key", foreign_key, {"value": left._node}, by_name=True),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
+        headers=check_headers(operator, headers),
         **table_result(operator, left._node, function, materialized, key),
     )
 
@@ -117,6 +119,7 @@ def table_global_join(
     table_joined: object,
     named: Named | None,
     materialized: Materialized | None,
+    headers: Headers | None,
 ) -> Node:
     """Adds a `ForeignKeyJoin` with a global table on the right. Raises CS-136 for wrong options."""
     operator = OPERATORS[kind]
@@ -135,6 +138,7 @@ def table_global_join(
         parents=(left._node.name, other._node.name),
         kind=kind,
         foreign_key=function_of(operator, role, extractor, {"value": left._node}, by_name=True),
+        headers=check_headers(operator, headers),
         **table_result(operator, left._node, function, materialized),
     )
 
@@ -236,12 +240,6 @@ def check_right_join(foreign_key: object) -> None:
             "a right join by key is the left join of the other table with this one",
             "write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
         )
-
-
-def check_no_headers(operator: str, headers: object) -> None:
-    """Refuses (CS-136) ``headers`` in a join by foreign key: its results have those of the change that gives them."""
-    if headers is not None:
-        _refuse_misplaced(operator, "headers", "a join by key", "drop it: results have the trigger's headers")
 
 
 def check_not_global(operator: str, other: object) -> None:

@@ -187,7 +187,10 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin(Node):
-    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int.
+
+    ``headers``: of the results; None: the trigger's.
+    """
 
     kind: ForeignKeyKind
     foreign_key: Function
@@ -195,6 +198,7 @@ class ForeignKeyJoin(Node):
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
     store: StoreSpec | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,10 @@ class PlanBuilder:
         wanted = getattr(node, "headers", None)
         if isinstance(node, TableJoin) and wanted is not None:
             self.wants_headers.update(node.parents)
-        elif isinstance(node, StreamTableJoin | StreamGlobalJoin) and wanted in ("right", "both"):
+        elif isinstance(node, StreamTableJoin | StreamGlobalJoin | ForeignKeyJoin) and wanted in (
+            "right",
+            "both",
+        ):
             self.wants_headers.add(node.parents[1])
         elif isinstance(node, GlobalJoin) and node.name in self.wants_headers:
             self.wants_headers.add(node.parents[0])
