@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from tests.api.cases import refused
 from tests.faults.one_process import streams
 from tests.laws.effort import cases
 from tests.laws.engine import Way, as_taken, ways
@@ -80,6 +79,25 @@ def tables(builder: cs.StreamsBuilder, wanted: str, stored: Any = None) -> Any:
     return left.outer_join(right, paired, headers=wanted).to_stream()
 
 
+def by_foreign_key(
+    builder: cs.StreamsBuilder, wanted: str, kind: str = "left_join", stored: Any = None
+) -> Any:
+    """A left row refers to the right row that its last letter names."""
+    left, right = builder.table("left", CONSUMED, stored), builder.table("right", CONSUMED, stored)
+    keyed_by = {} if kind in ("join", "left_join") else {"keyed_by": cs.LeftOrRight}
+    made = getattr(left, kind)(right, paired, foreign_key=referred, headers=wanted, **keyed_by).to_stream()
+    return made.map(lambda key, value: (key.left or f"right {key.right}", value)) if keyed_by else made
+
+
+def with_global(builder: cs.StreamsBuilder, wanted: str) -> Any:
+    left, right = builder.table("left", CONSUMED), builder.global_table("right", CONSUMED)
+    return left.left_join(right, paired, foreign_key=referred, headers=wanted).to_stream()
+
+
+def referred(row: str) -> str:
+    return "a" if row == "x" else "b"
+
+
 def first(key: Any, value: Any) -> Any:
     return key
 
@@ -117,6 +135,13 @@ def with_headers(inputs: Inputs) -> list[dict[str, Any]]:
     return [{**item, "headers": of(None if n % 3 == 2 else str(n))} for n, item in enumerate(inputs)]
 
 
+BY_FOREIGN_KEY = {
+    "left": by_foreign_key,
+    "inner": lambda builder, wanted: by_foreign_key(builder, wanted, "join"),
+    "outer": lambda builder, wanted: by_foreign_key(builder, wanted, "outer_join"),
+    "versioned": lambda builder, wanted: by_foreign_key(builder, wanted, stored=VERSIONED),
+    "global": with_global,
+}
 values = st.none() | st.sampled_from("xy")
 both_sides = records(dict.fromkeys(SIDES, (known_keys, values)), max_size=24, lag=0, step=1)
 
@@ -160,6 +185,31 @@ def test_of_joins_of_tables(inputs: Inputs, way: Way, kind: str, wanted: str) ->
         assert (rows[key].value, rows[key].headers) == (paired(left, right), found)
 
 
+@cases(1.5)
+@given(both_sides, ways(), st.sampled_from(sorted(BY_FOREIGN_KEY)), st.sampled_from(WANTED))
+def test_of_joins_by_foreign_key(inputs: Inputs, way: Way, kind: str, wanted: str) -> None:
+    inputs = with_headers(inputs)
+    last: dict[str, dict[str, tuple[str, Pairs]]] = {side: {} for side in SIDES}
+    order = ("right", "left") if kind == "global" else SIDES
+    for item in as_taken({"inputs": inputs}, way, order)["inputs"]:
+        last[item["side"]][item["key"]] = item["value"], item["headers"]
+    made = [one for batch in run(BY_FOREIGN_KEY[kind], wanted, inputs, way) for one in batch]
+    rows = {one.key: one for one in made}
+    for key, (left, its) in last["left"].items():
+        if left is None:
+            continue
+        right, others = last["right"].get(referred(left), (None, ()))
+        if right is None and kind == "inner":
+            continue
+        found = expected(wanted, its, () if right is None else others)
+        assert (rows[key].value, rows[key].headers) == (paired(left, right), found)
+    named = {referred(left) for left, _ in last["left"].values() if left is not None}
+    for key, (right, others) in last["right"].items() if kind == "outer" else ():
+        if right is not None and key not in named:
+            one = rows[f"right {key}"]
+            assert (one.value, one.headers) == (paired(None, right), expected(wanted, (), others))
+
+
 @cases(1.0)
 @given(both_sides, ways(), st.sampled_from(WANTED))
 def test_of_joins_of_streams(inputs: Inputs, way: Way, wanted: str) -> None:
@@ -200,25 +250,19 @@ def stores(build: Any, wanted: str | None) -> dict[str, str]:
         return {name: kind.split("/")[0] for name, kind in driver.plan.fingerprint().items()}
 
 
-@pytest.mark.parametrize("kind", sorted({**LOOKING_UP, **TABLES}))
+@pytest.mark.parametrize("kind", sorted({**LOOKING_UP, **TABLES, **BY_FOREIGN_KEY}))
 def test_rows_have_headers_only_where_a_join_wants_them(kind: str) -> None:
     """A topology that begins to want them has other stores, so its state is not mistaken for the old one."""
-    build = {**LOOKING_UP, **TABLES}[kind]
+    build = {**LOOKING_UP, **TABLES, **BY_FOREIGN_KEY}[kind]
     assert not any("headers" in found for found in stores(build, None).values())
     assert any("headers" in found for found in stores(build, "both").values())
 
 
 def test_wrong_headers() -> None:
-    for build in (stream_stream, stream_table, stream_global, tables):
+    for build in (stream_stream, stream_table, stream_global, tables, by_foreign_key, with_global):
         with pytest.raises(cs.TopologyError, match="'left' or 'right' or 'both'") as caught:
             build(cs.StreamsBuilder(), "middle")
         assert caught.value.code == "CS-101"
-    builder = cs.StreamsBuilder()
-    left, right = (builder.table(side, CONSUMED) for side in SIDES)
-    settings: dict[str, Any] = {"headers": "left", "foreign_key": lambda row: row}
-    refused("CS-136", lambda: left.join(right, paired, **settings), "only with a join by key")
-    world = builder.global_table("world", CONSUMED)
-    refused("CS-136", lambda: left.left_join(world, paired, **settings), "only with a join by key")
 
 
 def test_rows_keep_their_headers_from_run_to_run(tmp_path: Path) -> None:

@@ -223,8 +223,8 @@ class KTable(Handle):
         ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
         join, CS-134 for keys of different serdes, CS-128 for different partition counts.
 
-        ``headers="left"``, ``"right"`` or ``"both"``, only for a join by key: whose headers a change of the result has;
-        without it, those of the change that gives it. "both": those of the left row, then those of the right row.
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a change of the result has; without it, those of
+        the change that gives it. "both": those of the left row, then those of the right row.
 
         With a `GlobalKTable` always by ``foreign_key`` (or ``key_selector``, which means the same); changes of both
         sides change the result (KIP-314, decision 0021).
@@ -341,6 +341,7 @@ class KTable(Handle):
         keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
@@ -356,7 +357,17 @@ class KTable(Handle):
         <KTable products.right_join(merchants)>
         """
         node = table_join(
-            "right", self, other, joiner, foreign_key, None, keyed_by, table_joined, None, materialized
+            "right",
+            self,
+            other,
+            joiner,
+            foreign_key,
+            None,
+            keyed_by,
+            table_joined,
+            None,
+            materialized,
+            headers,
         )
         return KTable(self._draft, node)
 

@@ -54,9 +54,6 @@ def table_join(
     right = _other_side(operator, left, other, takes_global=kind in ("inner", "left"))
     is_global, by_key = right.shape == "global", foreign_key is None and key_selector is None
     given = {"key_selector": key_selector, "keyed_by": keyed_by, "table_joined": table_joined, "named": named}
-    if headers is not None and not (by_key and not is_global):
-        step = "drop it: results have the headers of the change that gives them"
-        raise _refusal(operator, f"{operator} takes headers only with no foreign key", step)
     for what, step in _faults(
         kind, by_key, is_global, both=not (foreign_key is None or key_selector is None), **given
     ):
@@ -97,6 +94,7 @@ def table_join(
         foreign_key=function_of(operator, role, extractor, {"value": mine}, by_name=True),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
+        headers=check_headers(operator, headers),
         **table_result(operator, mine, function, materialized, key),
     )
 

@@ -208,13 +208,17 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin(Node):
-    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int.
+
+    ``headers``: of the results; None: the trigger's.
+    """
 
     kind: ForeignKeyKind
     foreign_key: Function
     joiner: Function
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +229,7 @@ class StreamGlobalJoin(Node):
     results; None: the record's.
     """
 
+    looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
@@ -239,7 +244,6 @@ class GlobalJoin(Node):
     ``key_selector``: (key, value) of a left row → key of the right table.
     """
 
-    looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function

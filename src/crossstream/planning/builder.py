@@ -100,7 +100,12 @@ class PlanBuilder:
         wanted = getattr(node, "headers", None)
         if isinstance(node, graph.TableJoin) and wanted is not None:
             self.wants_headers.update(node.parents)
-        elif isinstance(node, graph.StreamTableJoin | graph.StreamGlobalJoin) and wanted in ("right", "both"):
+        elif isinstance(
+            node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin
+        ) and wanted in (
+            "right",
+            "both",
+        ):
             self.wants_headers.add(node.parents[1])
         elif isinstance(node, graph.GlobalJoin) and node.name in self.wants_headers:
             self.wants_headers.add(node.parents[0])

@@ -29,6 +29,12 @@ from crossstream.storage.sorted_run import Layout
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
+SUBSCRIPTIONS_HEADERS = Layout(
+    "subscriptions+headers",
+    (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")),
+    sort="uint64",
+    second_key=True,
+)
 KEY_VALUE_HEADERS = Layout("key-value+headers", (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")))
 VERSIONED_HEADERS = Layout("versioned+headers", (("value", "bytes"), ("headers", "bytes")), sort="int64")
 """Rows with their headers, where a join gives them to its results."""

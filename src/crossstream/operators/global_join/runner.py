@@ -125,6 +125,7 @@ class GlobalResolveRunner(Runner):
             emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
+            headers=node.headers,
         )
         for joined in chunks:
             yield from self.joined(joined)

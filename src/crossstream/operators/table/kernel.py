@@ -14,7 +14,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_key, last_per_key, last_per_trigger, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, take
+from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 
 BEHIND = "behind"
@@ -120,14 +120,19 @@ def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarr
     changed = change >= 0
     if not changed.any():
         index = np.where(before.present, np.arange(len(before.present)), -1)
-        return Rows(before.present[row], before.values.take(index[row]), before.ts[row])
+        headers = None if before.headers is None else take_or_null(before.headers, index[row])
+        return Rows(before.present[row], before.values.take(index[row]), before.ts[row], headers)
     made = before.values.made()  # by a view: its rows are stored nowhere
     after = changes.value if made else as_stored(changes.value, before.values.serde)
     values = concat_values([before.values, after])
     present = np.where(changed, ~changes.value.missing()[change], before.present[row])
     index = np.where(changed, before.values.rows + change, row)
     ts = np.where(changed, changes.ts[change], before.ts[row])
-    return Rows(present, values.take(np.where(present, index, -1)), ts)
+    index = np.where(present, index, -1)
+    headers = None
+    if before.headers is not None:
+        headers = take_or_null(pa.concat_arrays([before.headers, headers_in(changes)]), index)
+    return Rows(present, values.take(index), ts, headers)
 
 
 def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
