@@ -265,6 +265,36 @@ def test_a_view_of_a_running_application_can_be_queried(tmp_path: Path) -> None:
         cs.open_store(world.config().state_path, "located")
 
 
+@pytest.mark.parametrize("single_task_rows", [0, 1_000])
+def test_an_application_joins_with_a_view(tmp_path: Path, single_task_rows: int) -> None:
+    """In one task, and with a task for each share of the topics and for each state partition."""
+    builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=serdes.json())
+    shops, cities = builder.global_table("shops", CONSUMED), builder.global_table("cities", CONSUMED)
+    view = shops.left_join(
+        cities, lambda shop, city: [shop["name"], city and city["size"]], key_selector=key_of
+    )
+    orders, products = builder.stream("orders", CONSUMED), builder.table("products", CONSUMED)
+    orders.join(view, joiner, key_selector=lambda order: order).to("joined", out)
+    products.join(view, joiner, foreign_key=lambda product: product).to("followed", out)
+    topology = builder.build()
+    world = World(tmp_path, single_task_rows=single_task_rows)
+    world.create(shops=2, cities=1, orders=2, products=2, joined=1, followed=1)
+    config = world.config(partitions=3)
+
+    def process(**records: list[Any]) -> None:
+        for topic, given in records.items():
+            world.append(topic, given, TEXT, serdes.json())
+        with streams(topology, config) as app:
+            app.process_available()
+
+    process(shops=SHOPS, orders=[("o", "s", 1)], products=[("p", "s", 1), ("q", "t", 1)])
+    process(cities=[("c", {"size": 7}, 2)], orders=[("o2", "s", 3)])
+    process(cities=[("d", {"size": 8}, 4)])
+    read = [(one.key, one.value) for one in world.read("joined", TEXT, serdes.json())]
+    assert read == [("o", ["s", ["S", None]]), ("o2", ["s", ["S", 7]])]
+    assert world.table("followed", TEXT, serdes.json()) == {"p": ["s", ["S", 7]], "q": ["t", ["T", 8]]}
+
+
 def test_a_selected_key_of_the_wrong_type() -> None:
     builder = cs.StreamsBuilder()
     shops, cities = builder.global_table("shops", CONSUMED), builder.global_table("cities", CONSUMED)
