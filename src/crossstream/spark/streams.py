@@ -21,6 +21,7 @@ from crossstream.errors import ConfigError, CrossStreamError, caller_location
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
+from crossstream.query.views import view_of_folder
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import Progress, call_listener, check_listener
@@ -217,8 +218,10 @@ class SparkStreams:
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
-        """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
-        return open_own(self._state, self.plan, name)
+        """A queryable store, or a view; it shows committed batches only. `StateError` CS-710 if there is none."""
+        is_store = any(store.public == name for store in self.plan.stores.values())
+        view = None if is_store else view_of_folder(self._state, self.plan, name)
+        return view or open_own(self._state, self.plan, name)
 
     # -- inside ----------------------------------------------------------------------------------------
 

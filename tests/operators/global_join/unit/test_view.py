@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.graph import nodes as graph
 from tests.api.cases import JSON, TYPED, node_of, refused, serde_names
+from tests.faults.one_process import streams
+from tests.spark.world import World
 
 TEXT = serdes.string()
 CONSUMED = cs.Consumed(key=TEXT, value=serdes.json())
@@ -177,6 +180,119 @@ def test_for_a_table_a_row_that_fails_is_not_there(size: int, partitions: int) -
         pipe(driver, "orders", ("q", "t", 4))
         driver.commit()
         assert (read(driver), read(driver, "bad")) == ([("q", ["t", None])], [("q", "t")])
+
+
+def queried() -> cs.Topology:
+    """shops → cities → lands, as a view of a view."""
+    builder = cs.StreamsBuilder()
+    shops, cities, lands = (builder.global_table(name, CONSUMED) for name in ("shops", "cities", "lands"))
+    landed = cities.left_join(
+        lands, lambda city, land: {**city, "land": land}, key_selector=lambda city: city["land"]
+    )
+    shops.join(landed, city_or_raise_too, key_selector=key_of, named=cs.Named("located"))
+    return builder.build()
+
+
+def city_or_raise_too(shop: Any, city: Any) -> Any:
+    return None if shop["name"] == "hidden" else {**city_or_raise(shop, city), "land": city["land"]}
+
+
+INPUTS: dict[str, list[Any]] = {
+    "shops": [
+        *SHOPS[1:],
+        ("u", {"name": "U", "city": "d"}, 1),
+        ("v", {"name": "V", "city": "none"}, 1),
+        ("a", {"name": "hidden", "city": "d"}, 1),
+        ("w", {"name": "W", "city": "d"}, 1),
+        ("w", None, 2),
+    ],
+    "cities": [("d", {"size": 5, "land": "n"}, 0)],
+    "lands": [("n", "Norway", 9)],
+}
+
+
+def check_queries(store: Any) -> None:
+    row = {"name": "T", "people": 20, "land": "Norway"}
+    assert store.get("t") == row
+    assert [store.get(key) for key in ("v", "a", "w", "?")] == [None] * 4
+    assert store.get_many(["u", "v", "t"]) == {"u": {**row, "name": "U"}, "t": row}
+    assert list(store.all()) == [("t", row), ("u", {**row, "name": "U"})]
+    assert [key for key, _ in store.range("u")] == [key for key, _ in store.prefix("u")] == ["u"]
+    assert store.to_polars()["timestamp"].to_list() == [9, 9]
+    assert store.approximate_count() >= 2
+    assert store.kind == "key-value"
+    with pytest.raises(cs.StateError, match="keeps no versions"):
+        store.get("t", as_of_time=1)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_view_can_be_queried(partitions: int) -> None:
+    with cs.TopologyTestDriver(queried(), partitions=partitions, commit_every=4) as driver:
+        store = driver.get_key_value_store("located")
+        assert (store.get("t"), list(store.all()), store.to_arrow().num_rows) == (None, [], 0)
+        for topic, records in INPUTS.items():
+            pipe(driver, topic, *records)
+        driver.commit()
+        check_queries(store)
+        assert driver.get_key_value_store("cities.left_join(lands)").get("d")["land"] == "Norway"
+        pipe(driver, "cities", ("d", {"size": 0, "land": "n"}, 10))
+        driver.commit()
+        for ask in (lambda: store.get("t"), lambda: list(store.all())):
+            with pytest.raises(cs.ProcessingError, match="joiner of the view located") as caught:
+                ask()
+            assert caught.value.where["operator"] == "located"
+        for wrong in (driver.get_window_store, driver.get_versioned_store):
+            with pytest.raises(cs.StateError):
+                wrong("located")
+
+
+def test_a_view_of_a_running_application_can_be_queried(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create(shops=1, cities=1, lands=1)
+    with streams(queried(), world.config()) as app:
+        for topic, records in INPUTS.items():
+            world.append(topic, records, TEXT, serdes.json())
+        with pytest.raises(cs.StateError) as caught:
+            app.store("located")
+        assert caught.value.code == "CS-713"
+        app.process_available()
+        store = app.store("located")
+        check_queries(store)
+        world.append("lands", [("n", "Norge", 10)], TEXT, serdes.json())
+        app.process_available()
+        assert store.get("t")["land"] == "Norge"
+    with pytest.raises(cs.StateError, match="located"):
+        cs.open_store(world.config().state_path, "located")
+
+
+@pytest.mark.parametrize("single_task_rows", [0, 1_000])
+def test_an_application_joins_with_a_view(tmp_path: Path, single_task_rows: int) -> None:
+    """In one task, and with a task for each share of the topics and for each state partition."""
+    builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=serdes.json())
+    shops, cities = builder.global_table("shops", CONSUMED), builder.global_table("cities", CONSUMED)
+    view = shops.left_join(
+        cities, lambda shop, city: [shop["name"], city and city["size"]], key_selector=key_of
+    )
+    orders, products = builder.stream("orders", CONSUMED), builder.table("products", CONSUMED)
+    orders.join(view, joiner, key_selector=lambda order: order).to("joined", out)
+    products.join(view, joiner, foreign_key=lambda product: product).to("followed", out)
+    topology = builder.build()
+    world = World(tmp_path, single_task_rows=single_task_rows)
+    world.create(shops=2, cities=1, orders=2, products=2, joined=1, followed=1)
+    config = world.config(partitions=3)
+
+    def process(**records: list[Any]) -> None:
+        for topic, given in records.items():
+            world.append(topic, given, TEXT, serdes.json())
+        with streams(topology, config) as app:
+            app.process_available()
+
+    process(shops=SHOPS, orders=[("o", "s", 1)], products=[("p", "s", 1), ("q", "t", 1)])
+    process(cities=[("c", {"size": 7}, 2)], orders=[("o2", "s", 3)])
+    process(cities=[("d", {"size": 8}, 4)])
+    read = [(one.key, one.value) for one in world.read("joined", TEXT, serdes.json())]
+    assert read == [("o", ["s", ["S", None]]), ("o2", ["s", ["S", 7]])]
+    assert world.table("followed", TEXT, serdes.json()) == {"p": ["s", ["S", 7]], "q": ["t", ["T", 8]]}
 
 
 def test_a_selected_key_of_the_wrong_type() -> None:
