@@ -95,7 +95,8 @@ def aggregates(state: Sequence[tuple[str, str]], plain: Layout) -> Layout:
 
 
 def read_as(kind: str) -> str:
-    """The kind of store that a reader sees, who sees no state of aggregates."""
+    """The kind of store that a reader sees, who sees neither the state of aggregates nor headers."""
+    kind = kind.partition("+")[0]
     plain = _AGGREGATES.get(kind.partition("(")[0])
     return kind if plain is None else plain.kind
 

@@ -43,7 +43,7 @@ def test_its_sink_has_a_name() -> None:
         "second",
         "third",
     ]
-    refused("CS-101", lambda: table.to("e", cs.Named("x")), "named=")
+    refused("CS-101", lambda: table.to("e", cs.Named("x")))
     refused("CS-101", lambda: table.to("e", named="x"))
     refused("CS-102", lambda: table.to("not a topic"))
     refused("CS-140", lambda: table.map_values(str).to("e"))
