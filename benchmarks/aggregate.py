@@ -15,25 +15,13 @@ from typing import Any
 from benchmarks.aggregate_app import ADVANCE_MS, SIZE_MS, OursAggregated
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, customer_messages, updates_of
-from benchmarks.fk import PARTITIONS, machine
+from benchmarks.fk import PARTITIONS, PEER_SETTINGS, machine
 from benchmarks.generate import Sending, Sent, Topics, create
 from benchmarks.joins import BEATS, LATER, JoinBench, Workload
 from benchmarks.keyed_data import keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
 SIDES = ("kafka-streams", "kafka-streams-defaults", "crossstream")
-SETTINGS: dict[str, dict[str, object]] = {
-    "kafka-streams": {},
-    "kafka-streams-defaults": {
-        "topology.optimization": "none",
-        "commit.interval.ms": 30_000,
-        "statestore.cache.max.bytes": 10_485_760,
-        "producer.batch.size": 16_384,
-        "producer.compression.type": "none",
-        "producer.linger.ms": 100,
-    },
-}
-"""Kafka Streams without its record cache, so that it writes every update; and as it comes, but for the threads."""
 
 WORKLOADS = {
     "count": Workload("count", "inner", 100_000, 1_000_000),
@@ -66,7 +54,7 @@ class AggregateBench(JoinBench):
             mode=f"aggregate-{mode}",
             warm_up=warm,
             window_ms=SIZE_MS,
-            settings={"consumer.isolation.level": "read_committed", **SETTINGS[name]},
+            settings={"consumer.isolation.level": "read_committed", **PEER_SETTINGS[name]},
             arguments={"advance-ms": str(ADVANCE_MS)},
         )
 

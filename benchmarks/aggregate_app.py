@@ -32,7 +32,7 @@ def aggregated(topics: Topics, work: str) -> Any:
         orders = builder.table(topics.orders, consumed)
         by_customer = orders.group_by("customer_id", cs.Grouped(key=text))
         table = by_customer.agg(total=cs.agg.sum("amount"))
-        table.to_stream().map_values(pl.col("total")).to(topics.results, cs.Produced(key=text, value=number))
+        table.map_values(pl.col("total")).to_stream().to(topics.results, cs.Produced(key=text, value=number))
         return builder.build()
     stream = builder.stream(topics.orders, consumed)
     if work == "count":

@@ -107,6 +107,44 @@ class _Grouping(Handle, Generic[T]):
     def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
         return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)
 
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adders: tuple[Function, ...],
+        merger: Any,
+        named: Named | None,
+        materialized: Materialized | None,
+    ) -> T:
+        check_signature("aggregate", "initializer", initializer, (), optional=False)
+        sessions = self._windows is not None and self._windows.kind == "session"
+        if sessions and merger is None:
+            raise TopologyError(
+                "aggregate over sessions needs a merger: a record may join two sessions to one",
+                code="CS-104",
+                where=caller_location("aggregate"),
+                next="pass merger=lambda left, right: …, which makes one aggregate of two",
+            )
+        if merger is not None and not sessions:
+            raise TopologyError(
+                "only sessions are merged, and these are not sessions",
+                code="CS-104",
+                where=caller_location("aggregate"),
+                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
+            )
+        merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
+        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
+        made = made_values("adder", adders[0], asked, self._node)
+        adders = (made.pop("adder"), *adders[1:])
+        return self._table(
+            "aggregate", named, materialized, initializer=initializer, adders=adders, merger=merging, **made
+        )
+
+
+class _Counting(_Grouping[T]):
+    """Groups of one stream or table."""
+
+    __slots__ = ()
+
     def count(self, named: Named | None = None, materialized: Materialized | None = None) -> T:
         """The number of records of each group, as `serdes.int64` (of each window, if there are windows).
 
@@ -149,8 +187,8 @@ class _Grouping(Handle, Generic[T]):
         return self._table("agg", named, materialized, columns=found, value=value, value_type=made)
 
 
-class _StreamGrouping(_Grouping[T]):
-    """Grouped streams, with or without windows."""
+class _AggregatedStream(_Counting[T]):
+    """One grouped stream."""
 
     __slots__ = ()
 
@@ -175,44 +213,6 @@ class _StreamGrouping(_Grouping[T]):
         value = asked.value or self._values[0] or self._node.value
         made = {"value": value, "value_type": None if value is not None else self._node.value_type}
         return self._table("reduce", named, materialized, adders=(function,), merger=merger, **made)
-
-    def _aggregate(
-        self,
-        initializer: Callable[[], Any],
-        adders: tuple[Function, ...],
-        merger: Any,
-        named: Named | None,
-        materialized: Materialized | None,
-    ) -> T:
-        check_signature("aggregate", "initializer", initializer, (), optional=False)
-        sessions = self._windows is not None and self._windows.kind == "session"
-        if sessions and merger is None:
-            raise TopologyError(
-                "aggregate over sessions needs a merger: a record may join two sessions to one",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="pass merger=lambda left, right: …, which makes one aggregate of two",
-            )
-        if merger is not None and not sessions:
-            raise TopologyError(
-                "only sessions are merged, and these are not sessions",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
-            )
-        merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
-        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
-        made = made_values("adder", adders[0], asked, self._node)
-        adders = (made.pop("adder"), *adders[1:])
-        return self._table(
-            "aggregate", named, materialized, initializer=initializer, adders=adders, merger=merging, **made
-        )
-
-
-class _AggregatedStream(_StreamGrouping[T]):
-    """One grouped stream."""
-
-    __slots__ = ()
 
     def aggregate(
         self,
@@ -295,7 +295,7 @@ class GroupedKStream(_AggregatedStream[T]):
         )
 
 
-class CogroupedKStream(_StreamGrouping[T]):
+class CogroupedKStream(_Grouping[T]):
     """Several grouped streams that are aggregated into one table. Made by `GroupedKStream.cogroup`.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -309,8 +309,6 @@ class CogroupedKStream(_StreamGrouping[T]):
     def __init__(self, *grouping: Any, adders: tuple[Function, ...]) -> None:
         super().__init__(*grouping)
         self._adders = adders
-
-    count = reduce = agg = None  # type: ignore[assignment]
 
     def cogroup(
         self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED
@@ -354,7 +352,7 @@ class CogroupedKStream(_StreamGrouping[T]):
         return self._aggregate(initializer, self._adders, merger, named, materialized)
 
 
-class GroupedKTable(_Grouping[T]):
+class GroupedKTable(_Counting[T]):
     """A table whose rows are grouped by another key. Made by `KTable.group_by`.
 
     When a row changes, its old group loses the old value and its new group gets the new one. Where the group stays, the
