@@ -2,8 +2,7 @@
 
 The topologies of `examples/workarounds.py` in the test driver: in one process, without Kafka and Spark, all with the
 same Python callables. After the rows of both tables come changes of products, of which a tenth move to another
-merchant, and then changes of merchants. Records are serialised beforehand; the
-median batch counts.
+merchant, and then changes of merchants. Records are serialised beforehand; the median batch counts.
 """
 
 from __future__ import annotations
