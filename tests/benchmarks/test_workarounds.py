@@ -14,7 +14,7 @@ def test_every_side_is_measured(capsys: Any) -> None:
     figures = {line["side"]: line for line in map(json.loads, lines)}
     assert list(figures) == list(workarounds.topologies())
     for side, line in figures.items():
-        assert line["product changes a second"] > 0
-        assert ("merchant changes a second" in line) == (side in workarounds.FOLLOW)
+        assert line["product changes a core-second"] > 0
+        assert ("merchant changes a core-second" in line) == (side in workarounds.FOLLOW)
     join, grouped = (figures[side]["bytes of state"] for side in workarounds.FOLLOW)
     assert 0 < join < grouped
