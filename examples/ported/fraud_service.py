@@ -1,4 +1,4 @@
-"""FraudService of the orders microservices: orders of customers who ordered for 2,000 or more in a day fail."""
+"""FraudService of the orders microservices: an order fails if its customer spends 2,000 or more in a session."""
 
 from __future__ import annotations
 

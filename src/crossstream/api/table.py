@@ -136,7 +136,9 @@ class KTable(Handle):
         option = check_option("to", "produced", produced, Produced) or Produced()
         self.to_stream().to(topic, option if name is None else replace(option, name=name))
 
-    def group_by(self, mapper: KeyValueMapper, grouped: Grouped | None = None) -> GroupedKTable[KTable]:
+    def group_by(
+        self, mapper: KeyValueMapper | str | pl.Expr, grouped: Grouped | None = None
+    ) -> GroupedKTable[KTable]:
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
 
         Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
