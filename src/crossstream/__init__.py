@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
     from crossstream.api.options import (
         Consumed,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from crossstream.api.processors import KeyValueStore, VersionedStore, WindowStore
     from crossstream.api.stream import KStream
     from crossstream.api.suppression import Suppressed
-    from crossstream.api.table import GlobalKTable, KTable
+    from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
     from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
     from crossstream.columns.functions import keyed
@@ -123,7 +124,8 @@ _HOMES = {
     "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
     "crossstream.api.stream": "KStream",
     "crossstream.api.suppression": "Suppressed",
-    "crossstream.api.table": "GlobalKTable KTable",
+    "crossstream.api.global_table": "GlobalKTable",
+    "crossstream.api.table": "KTable",
     "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",

@@ -52,6 +52,9 @@ ValueJoiner: TypeAlias = (
 """``(left, right) → value`` or ``(key, left, right) → value``; or an expression over the struct columns
 ``left`` and ``right``. Must be pure: it may be called more often than results appear."""
 
+GlobalJoiner: TypeAlias = ValueJoiner | Callable[[Key, Key, Value, Value], Value]
+"""As `ValueJoiner`; or ``(key, other_key, left, right) → value`` with the key of the stream and of the global table."""
+
 ManyJoiner: TypeAlias = (
     Callable[[Value, dict[str, Value]], Value]
     | Callable[[Key, Value, dict[str, Value]], Value]

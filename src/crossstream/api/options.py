@@ -8,8 +8,8 @@ calls it. Sources: semantics 3.5 and 5.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Literal
 
 from crossstream.api.checks import (
     check_choice,
@@ -17,6 +17,7 @@ from crossstream.api.checks import (
     check_serdes,
     check_signature,
     settle_durations,
+    settle_offset_reset,
     settled,
 )
 from crossstream.durations import Duration
@@ -52,7 +53,9 @@ class Consumed:
     ``timestamp_extractor(key, value, timestamp)`` returns the timestamp of a record (ms since the epoch, or a
     `datetime`, in UTC if it has no zone). It may be an expression over the value's fields, ``key`` and ``timestamp``:
     the field of that name, or without one, the record's own timestamp. ``offset_reset`` is where an application begins
-    when it starts for the first time. ``name`` names the source; the default is its topic.
+    when it starts for the first time: "earliest", "latest", a `datetime` (in UTC if it has no zone), or a duration
+    (a `timedelta`, or text such as "1 hour"): that long before the start (KIP-1106). From such a place it reads the
+    first record of that time or later, and what follows it. ``name`` names the source; the default is its topic.
 
     >>> from crossstream import serdes
     >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset
@@ -62,7 +65,7 @@ class Consumed:
     key: Serde | None = None
     value: Serde | None = None
     timestamp_extractor: TimestampExtractor | None = None
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    offset_reset: str | timedelta | datetime = "earliest"
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,7 +73,7 @@ class Consumed:
         check_signature(
             "Consumed", "timestamp_extractor", self.timestamp_extractor, ("key", "value", "timestamp")
         )
-        check_choice("Consumed", "offset_reset", self.offset_reset, ("earliest", "latest"))
+        settle_offset_reset(self)
         check_name("Consumed", "name", self.name, optional=True)
 
 

@@ -34,6 +34,7 @@ from crossstream.api.processors import Processing
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.graph import nodes as graph
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
@@ -41,6 +42,7 @@ from crossstream.typing import (
     BatchFunction,
     FlatMapper,
     FlatValueMapper,
+    GlobalJoiner,
     KeySelector,
     KeyValueMapper,
     Predicate,
@@ -50,7 +52,8 @@ from crossstream.typing import (
 )
 
 if TYPE_CHECKING:
-    from crossstream.api.table import GlobalKTable, KTable
+    from crossstream.api.global_table import GlobalKTable
+    from crossstream.api.table import KTable
 
 
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
@@ -325,26 +328,36 @@ class KStream(Processing):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:
@@ -361,7 +374,11 @@ class KStream(Processing):
 
         With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` returns the key of
         the table's row, from the value or from key and value, which may both be None. The result has the stream's key
-        and timestamp. A record whose value or selected key is None is dropped and counted.
+        and timestamp. A record whose value or selected key is None is dropped and counted. A joiner with four arguments
+        gets both keys: ``(key, other_key, left, right)``.
+
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a result has; without it, those of the record that
+        gives it. "both": those of the left side, then those of the right side; a missing side has none.
 
         Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
@@ -381,26 +398,36 @@ class KStream(Processing):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def left_join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def left_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def left_join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:

@@ -79,17 +79,22 @@ class Function:
 
 
 def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) -> bool:
-    try:
-        parameters = own_signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return otherwise
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return otherwise
-    required = sum(p.default is p.empty for p in positional)
+    required = required_arguments(function)
     if required in (arguments, arguments + 1):
         return required == arguments + 1
     return otherwise
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a function requires; None if it takes any number, or Python does not know."""
+    try:
+        parameters = own_signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional)
 
 
 WHOLE = "value"

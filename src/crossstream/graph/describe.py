@@ -51,7 +51,8 @@ def sub_topologies(topology: graph.Graph) -> list[list[str]]:
 
     for node in topology:
         for parent in node.parents:
-            if topology[parent].shape != "global" and not is_rekeying(topology, parent, node):
+            together = topology[parent].shape != "global" or isinstance(node, graph.GlobalJoin)
+            if together and not is_rekeying(topology, parent, node):
                 part[root(node.name)] = root(parent)
     groups: dict[str, list[str]] = {}
     for node in topology:
@@ -143,11 +144,15 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _forwarders(topology: graph.Graph, node: graph.Node) -> list[str]:
+    if isinstance(node, graph.GlobalJoin):
+        return list(node.parents)
     return [parent for parent in node.forwarders if topology[parent].shape != "global"]
 
 
 def _stores(topology: graph.Graph, node: graph.Node) -> str:
     looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, graph.StreamTableJoin) else []
+    if isinstance(node, graph.GlobalJoin):
+        looked_up = keepers(topology.nodes, node.name)
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
     )
@@ -294,7 +299,7 @@ def _label(node: graph.Node, index: int, rekeys: bool) -> str:
         return "foreign key" if index == 0 else "right"
     if isinstance(node, graph.ManyJoin):
         return ("foreign keys", *node.names)[index]
-    if isinstance(node, graph.TableJoin | graph.StreamStreamJoin):
+    if isinstance(node, graph.GlobalJoin | graph.TableJoin | graph.StreamStreamJoin):
         return ("left", "right")[index]
     if node.looks_up and index == 1:
         return "looks up"

@@ -126,7 +126,7 @@ def keepers(nodes: Mapping[str, graph.Node], name: str) -> list[str]:
     node = nodes[name]
     if isinstance(node, graph.Filter | graph.MapValues) and node.queryable_name is None:
         return keepers(nodes, node.parents[0])
-    if isinstance(node, graph.TableJoin) and node.store is None:
+    if isinstance(node, graph.GlobalJoin) or (isinstance(node, graph.TableJoin) and node.store is None):
         return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
     return [name]
 

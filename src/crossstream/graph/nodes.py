@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
 
@@ -86,7 +88,7 @@ class Source(Node):
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     timestamp_extractor: Callable[..., Any] | None = None
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,28 +199,51 @@ class ToStream(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoin(Node):
-    """KTable–KTable by primary key; parents are (left, right)."""
+    """KTable–KTable by primary key; parents are (left, right). ``headers``: of the results; None: the trigger's."""
 
     kind: JoinKind
     joiner: Function
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin(Node):
-    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int.
+
+    ``headers``: of the results; None: the trigger's.
+    """
 
     kind: ForeignKeyKind
     foreign_key: Function
     joiner: Function
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGlobalJoin(Node):
-    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
+    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table.
+
+    ``both_keys``: the joiner takes the key of the stream and that of the table before the values. ``headers``: of the
+    results; None: the record's.
+    """
 
     looks_up: ClassVar[bool] = True
+    kind: Literal["inner", "left"]
+    key_selector: Function
+    joiner: Function
+    both_keys: bool = False
+    headers: Headers | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalJoin(Node):
+    """A view over two global tables, kept nowhere; parents are (left, right).
+
+    ``key_selector``: (key, value) of a left row → key of the right table.
+    """
+
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
@@ -228,7 +253,8 @@ class StreamGlobalJoin(Node):
 class StreamTableJoin(Node):
     """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
 
-    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table. ``headers``: of
+    the results; None: the record's.
     """
 
     by_key: ClassVar[bool] = True
@@ -237,13 +263,15 @@ class StreamTableJoin(Node):
     joiner: Function
     stream_value: Serde | None = None
     grace: int | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoin(Node):
     """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
 
-    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in. ``headers``: of
+    the results; None: of the record that gives the result.
     """
 
     by_key: ClassVar[bool] = True
@@ -255,6 +283,7 @@ class StreamStreamJoin(Node):
     other_store: StoreSpec
     grace: int = 0
     eager: bool = False
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,15 @@ from crossstream.storage.sorted_run import Layout
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
+SUBSCRIPTIONS_HEADERS = Layout(
+    "subscriptions+headers",
+    (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")),
+    sort="uint64",
+    second_key=True,
+)
+KEY_VALUE_HEADERS = Layout("key-value+headers", (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")))
+VERSIONED_HEADERS = Layout("versioned+headers", (("value", "bytes"), ("headers", "bytes")), sort="int64")
+"""Rows with their headers, where a join gives them to its results."""
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
 REFERRERS = Layout("referrers", (("count", "int64"),))
 INDEX = Layout("index", (), sort="uint64", second_key=True)
@@ -86,7 +95,8 @@ def aggregates(state: Sequence[tuple[str, str]], plain: Layout) -> Layout:
 
 
 def read_as(kind: str) -> str:
-    """The kind of store that a reader sees, who sees no state of aggregates."""
+    """The kind of store that a reader sees, who sees neither the state of aggregates nor headers."""
+    kind = kind.partition("+")[0]
     plain = _AGGREGATES.get(kind.partition("(")[0])
     return kind if plain is None else plain.kind
 
@@ -127,6 +137,19 @@ class StoreDef:
     by_key2: bool = False
     anywhere: bool = False
     window_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A view over two global tables. ``node``: its operator; ``left``, ``right``: names of stores, or of other views.
+
+    ``value``: the serde of its rows.
+    """
+
+    node: str
+    left: str
+    right: str
+    value: Serde
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +226,7 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
     global_stage: Plan | None = None
+    views: Mapping[str, ViewDef] = field(default_factory=dict)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
 

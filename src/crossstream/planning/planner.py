@@ -10,7 +10,7 @@ from crossstream.graph import nodes
 from crossstream.operators.aggregate.plan import plan_aggregate, plan_group_table
 from crossstream.operators.deduplicate.plan import plan_deduplicate
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
-from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
+from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join, plan_view
 from crossstream.operators.process.plan import plan_process
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
 from crossstream.operators.source.plan import decoded_late, plan_source
@@ -39,7 +39,7 @@ def _plan_of(builder: PlanBuilder) -> Plan:
     stage = None if builder.globals is None else _plan_of(builder.globals)
     exchanges = list(builder.exchanges.values())
     steps, exchanges_ = decoded_late(builder.topology, builder.steps, builder.flows, exchanges)
-    return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, stage)
+    return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, stage, builder.views)
 
 
 def _plan_foreign_key_join(builder: PlanBuilder, node: nodes.ForeignKeyJoin) -> None:
@@ -65,6 +65,7 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,
         nodes.ManyJoin: plan_star_join,
+        nodes.GlobalJoin: plan_view,
         nodes.StreamGlobalJoin: plan_stream_global_join,
         nodes.StreamStreamJoin: plan_stream_stream_join,
         nodes.StreamTableJoin: plan_stream_table_join,

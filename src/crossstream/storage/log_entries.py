@@ -83,7 +83,7 @@ class Application(msgspec.Struct, frozen=True):
     whose rows are in the state partition of the record that they were put with. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
-    ``offset_reset="latest"``. ``state_id``: the same in copies of the folder, and in no other one.
+    another ``offset_reset`` than "earliest". ``state_id``: the same in copies of the folder, and in no other one.
     """
 
     application_id: str

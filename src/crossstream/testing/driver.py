@@ -24,6 +24,7 @@ from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WI
 from crossstream.planning.planner import plan_topology
 from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
+from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, in_turn
@@ -395,8 +396,15 @@ class TopologyTestDriver:
             for position, span in enumerate(ordered)
         ]
 
+    def _tables(self) -> GlobalTables:
+        """The global tables as they are now."""
+        stores = MemoryStores(dict(self._stores.versions))
+        return GlobalTables(self.plan, Batch(self._batch, (), self._partitions, bits=self._bits), stores)
+
     def _store(self, name: str, kind: Kind) -> StoreReader:
         public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
+        if name not in public and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
+            return view
         if name not in public:
             names = ", ".join(sorted(public)) or "none"
             raise StateError(

@@ -309,7 +309,7 @@ def _replaced(
 def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
     """What is kept of some of the groups."""
     state = {name: take(column, groups) for name, column in kept.state.items()}
-    return Kept(kept.present[groups], kept.values, kept.ts[groups], state)
+    return Kept(kept.present[groups], kept.values, kept.ts[groups], state=state)
 
 
 def _finite(series: pl.Series) -> pl.Series:

@@ -64,7 +64,7 @@ class Folded:
 class Kept(Rows):
     """The aggregates of groups, with the columns that the store has beside the value."""
 
-    state: Mapping[str, Column]
+    state: Mapping[str, Column] = field(default_factory=dict)
 
 
 class Fold(Protocol):
@@ -144,7 +144,8 @@ def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
     else:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
     state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
-    return Kept(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")), state)
+    values, ts = Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts"))
+    return Kept(match.found, values, ts, state=state)
 
 
 def rows_within(

@@ -49,7 +49,9 @@ class Packed:
     def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
         assert not every, "records are applied one after the other where each has a result"
         state = self._unpacked(before.values)
-        folded = self.columns.fold(rows, begins, Kept(before.present, before.values, before.ts, state), every)
+        folded = self.columns.fold(
+            rows, begins, Kept(before.present, before.values, before.ts, state=state), every
+        )
         values = self._packed(folded.state, len(folded.rows)) if len(folded.rows) else nulls(0, self.serde)
         return replace(folded, values=values, state={})
 

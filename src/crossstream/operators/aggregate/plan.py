@@ -82,7 +82,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         builder.changes[node.name] = builder.flows[changelog]
     if versioned:
         builder.keep(node)
-    elif not windowed:
+    elif not windowed and node.name not in builder.wants_headers:
         # A join by key in this round looks the aggregates up where they are.
         builder.tables[node.name, number, None] = MaterializeStep(
             node=node.name,

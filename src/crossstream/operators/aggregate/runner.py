@@ -47,7 +47,7 @@ from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
-from crossstream.storage.columns import take
+from crossstream.storage.columns import take, take_or_null
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
@@ -318,6 +318,7 @@ class AggregateRunner(Runner):
             rows["ts"],
             times[trigger] if changes is None else changes.major[trigger],
             np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
+            None if changes is None or changes.headers is None else take_or_null(changes.headers, trigger),
             extra=bounds,
         )
         if self.step.old:
