@@ -220,9 +220,9 @@ class PlanBuilder:
             return KEY_VALUE_HEADERS if history is None else VERSIONED_HEADERS
         return KEY_VALUE if history is None else VERSIONED
 
-    def null_key_reason(self, node: graph.Node) -> str:
-        """The reason under which an operator by key counts null keys of its stream (semantics 8.19)."""
-        re_keyed = has_new_key(self.topology, node.parents[0])
+    def null_key_reason(self, node: graph.Node, side: int = 0) -> str:
+        """The reason under which an operator by key counts null keys of one of its streams (semantics 8.19)."""
+        re_keyed = has_new_key(self.topology, node.parents[side])
         return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"
 
     def keeps_null_keys(self, name: str) -> bool:

@@ -172,16 +172,17 @@ class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
     ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
-    the readers take several changes of a window in one record. ``old``, ``changelog``, ``null_key_reason``: as in
-    `MaterializeStep`. ``rows``: the store of the rows of the groups of a table, if an aggregate needs them.
+    the readers take several changes of a window in one record. ``old``, ``changelog``: as in `MaterializeStep`.
+    ``null_key_reasons``: for each input, the reason under which refused null keys are counted. ``rows``: the store of
+    the rows of the groups of a table, if an aggregate needs them.
     """
 
     store: str
+    null_key_reasons: tuple[str, ...]
     retention: int | None = None
     repeats: bool = False
     old: bool = False
     changelog: str | None = None
-    null_key_reason: str = "null-key"
     rows: str | None = None
 
 

@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ViewReader(StoreReader):
-    """A view, read like a key-value store. ``opened``: gives it as it is after the newest committed batch.
+    """A view, read like a key-value store. ``opened``: gives it after the newest committed batch.
 
     Its functions run in each call. One that raises raises `ProcessingError` CS-501.
     """

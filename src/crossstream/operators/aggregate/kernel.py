@@ -192,6 +192,8 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
     extra: dict[str, Column] = {GROUP: number}
+    if SIGN in groups.rows.extra:
+        extra[SIGN] = take(groups.rows.extra[SIGN], folded.rows)
     if groups.starts is not None:
         extra[START] = groups.starts[number]
     made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
@@ -216,6 +218,13 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
         made = replace(made, old=both.take(np.where(begins, rows, len(number) + rows - 1)))
         net = replace(net, old=first.take(ends))
     return Updates(net, made, folded.failures)
+
+
+def in_order(made: Changes) -> Changes:
+    """Results of a grouped table, in order of arrival if rows move: one leaves its old group first (semantics 3.16)."""
+    if SIGN not in made.extra or not (made.extra[SIGN] < 0).any():
+        return made
+    return made.take(np.lexsort((made.extra[SIGN], made.minor, made.major)))
 
 
 def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:

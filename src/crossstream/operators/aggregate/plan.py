@@ -74,7 +74,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
         old=node.name in builder.wants_old,
         changelog=changelog,
-        null_key_reason=builder.null_key_reason(node),
+        null_key_reasons=tuple(builder.null_key_reason(node, side) for side in range(len(flows))),
         rows=_rows_store(builder, node, number),
     )
     builder.steps.append(step)

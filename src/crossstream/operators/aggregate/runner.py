@@ -24,6 +24,7 @@ from crossstream.operators.aggregate.kernel import (
     Fold,
     Groups,
     MovingFold,
+    in_order,
     look_up,
     put,
     update,
@@ -96,7 +97,10 @@ class AggregateRunner(Runner):
     step: AggregateStep
 
     def by_key(self) -> bool:
-        """Not with windows: which of them are closed depends on the stream time of all keys."""
+        """Not with windows: which of them are closed depends on the stream time of all keys.
+
+        Of grouped tables the order among groups may be that of arrival in each range; between keys it is free.
+        """
         node: graph.Aggregate = self.task.node(self.step.node)
         return node.windows is None
 
@@ -146,12 +150,12 @@ class AggregateRunner(Runner):
             extra = {name: changes.extra[name] for name in (SIGN, ROW_KEY) if name in changes.extra}
             if len(self.step.inputs) > 1:
                 extra = {SIDE: np.full(changes.rows, side, np.int64)}
-            parts.append(replace(changes, old=None, lost=None, extra=extra))
+            self.task.report.count_in(self.step.node, changes.rows)
+            changes = replace(changes, old=None, lost=None, extra=extra)
+            parts.append(self._dropped(changes, changes.key.missing(), self.step.null_key_reasons[side]))
         if not parts:
             return None
         changes = by_arrival(concat_changes(parts))
-        self.task.report.count_in(self.step.node, changes.rows)
-        changes = self._dropped(changes, changes.key.missing(), self.step.null_key_reason)
         without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
         if without_nulls:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
@@ -194,9 +198,9 @@ class AggregateRunner(Runner):
         if node.emit_final:
             return
         self.task.report.count_out(node.name, net.rows)
-        yield self.out(), self._keyed(net)
+        yield self.out(), self._keyed(in_order(net))
         if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
+            yield self.step.changelog, self._keyed(self.as_stored(in_order(made.every), serde))
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""

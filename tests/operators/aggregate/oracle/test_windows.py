@@ -11,6 +11,8 @@ from tests.operators.aggregate.windowed import random_case, random_records
 from tests.oracle.oracle import Oracle
 from tests.reference.windows import Kind
 
+pytestmark = pytest.mark.oracle
+
 CASES, NIGHTLY = 50, 1000
 of_each_kind = pytest.mark.parametrize(
     ("kind", "final"), [(kind, final) for kind in ("time", "session", "sliding") for final in (False, True)]

@@ -122,7 +122,7 @@ final class Windowing {
         };
     }
 
-    private static Properties settings(Path states, String id) {
+    static Properties settings(Path states, String id) {
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, id);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:0");
