@@ -71,6 +71,7 @@ class JoinBench(Bench):
         super().__init__(Sizes(), port, rounds, sides)
         self.scale = scale
         self.ends = Ends.of(PARTITIONS).customers
+        self.workloads = WORKLOADS
         self.workload = WORKLOADS["table-table"]
 
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
@@ -100,7 +101,7 @@ class JoinBench(Bench):
 
     def measure(self, name: str) -> None:
         """Records of both sides per second, and core-seconds per million of them."""
-        self.workload = WORKLOADS[name].scaled(self.scale)
+        self.workload = self.workloads[name].scaled(self.scale)
         count = self.workload.left + self.workload.right
         for side in self.turns(without=() if name in LOOPS else self.cold):
             prefix = self.prefix(name)

@@ -32,10 +32,21 @@ REFERENCE = {
         "Begin with `StreamsBuilder`. Its methods give streams and tables, and theirs give more of them.",
     ),
     "Options": (
-        "Consumed Produced Materialized Named Joined StreamJoined TableJoined Repartitioned",
+        "Consumed Produced Materialized Named Joined StreamJoined TableJoined Repartitioned Grouped Suppressed",
         "How a topic is read or written, and how an operator is named and keeps its state.",
     ),
-    "Windows": ("JoinWindows", "How close in time two records have to be."),
+    "Windows": (
+        "JoinWindows TimeWindows SlidingWindows SessionWindows UnlimitedWindows Windowed",
+        "How close in time two records of a join have to be, and the windows of aggregations.",
+    ),
+    "Aggregations": (
+        "GroupedKStream GroupedKTable WindowedKStream CogroupedKStream agg",
+        "What `group_by` gives, and the built-in aggregates.",
+    ),
+    "Processors": (
+        "Record ProcessorContext KeyValueStore WindowStore VersionedStore",
+        "What a processor of your own gets, and the stores it may use.",
+    ),
     "Serdes": ("serdes LeftOrRight", "From the bytes of keys and values to Python objects, and back."),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
     "Stores": ("open_store query.store.StoreReader", "Results, read from any process."),

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from crossstream._version import __version__
 
 if TYPE_CHECKING:
-    from crossstream import serdes
+    from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.global_table import GlobalKTable
+    from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
     from crossstream.api.options import (
         Consumed,
+        Grouped,
         Joined,
         JoinWindows,
         Materialized,
@@ -26,9 +29,12 @@ if TYPE_CHECKING:
         StreamJoined,
         TableJoined,
     )
+    from crossstream.api.processors import KeyValueStore, VersionedStore, WindowStore
     from crossstream.api.stream import KStream
-    from crossstream.api.table import GlobalKTable, KTable
+    from crossstream.api.suppression import Suppressed
+    from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
+    from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
@@ -43,47 +49,67 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.operators.process.context import ProcessorContext
+    from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
+    from crossstream.serdes.windowed import Windowed
     from crossstream.spark import SparkStreams
     from crossstream.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 
 __all__ = [
     "BranchedKStream",
+    "CogroupedKStream",
     "ConfigError",
     "Consumed",
     "CopartitionError",
     "CrossStreamError",
     "DeadLetter",
     "GlobalKTable",
+    "Grouped",
+    "GroupedKStream",
+    "GroupedKTable",
     "IncompatibleStateError",
     "JoinWindows",
     "Joined",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "LeftOrRight",
     "Materialized",
     "Named",
     "ProcessingError",
+    "ProcessorContext",
     "Produced",
+    "Record",
     "Repartitioned",
     "SerdeError",
+    "SessionWindows",
     "SinkError",
+    "SlidingWindows",
     "SourceError",
     "SparkStreams",
     "StateError",
     "StreamJoined",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TableJoined",
     "TestInputTopic",
     "TestOutputTopic",
     "TestRecord",
+    "TimeWindows",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "UnlimitedWindows",
+    "VersionedStore",
+    "WindowStore",
+    "Windowed",
+    "WindowedKStream",
     "__version__",
+    "agg",
     "keyed",
     "open_store",
     "serdes",
@@ -92,23 +118,29 @@ __all__ = [
 _HOMES = {
     "crossstream.api.branched": "BranchedKStream",
     "crossstream.api.builder": "StreamsBuilder",
-    "crossstream.api.options": "Consumed JoinWindows Joined Materialized Named Produced Repartitioned StreamJoined "
-    "TableJoined",
+    "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
+    "StreamJoined TableJoined",
+    "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
     "crossstream.api.stream": "KStream",
-    "crossstream.api.table": "GlobalKTable KTable",
+    "crossstream.api.suppression": "Suppressed",
+    "crossstream.api.global_table": "GlobalKTable",
+    "crossstream.api.table": "KTable",
+    "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.operators.process.context": "ProcessorContext",
+    "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
+    "crossstream.serdes.windowed": "Windowed",
     "crossstream.spark": "SparkStreams",
     "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
 """The module of each public name."""
-_NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")
-"""Names of Kafka Streams that come with aggregations."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
@@ -116,10 +148,8 @@ if not TYPE_CHECKING:  # a type checker knows the names from above
 
     def __getattr__(name: str) -> Any:
         """Loads a public name when it is first used."""
-        if name == "serdes":
-            return importlib.import_module("crossstream.serdes")
-        if name in _NOT_YET:
-            raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
+        if name in ("agg", "serdes"):
+            return importlib.import_module(f"crossstream.{name}")
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -60,7 +60,7 @@ _HINTS: Mapping[str, str] = MappingProxyType(
         "num_stream_threads": "use partitions=…, the number of state partitions; Spark gives the threads",
         "statestore_cache_max_bytes": "there is no cache to size: a batch holds the last change per key",
         "group_id": "the consumer group is the application_id",
-        "auto_offset_reset": 'set it where the topic is read: Consumed(offset_reset="earliest" or "latest")',
+        "auto_offset_reset": 'set it where the topic is read: Consumed(offset_reset="latest"), "1 hour" or a datetime',
         "default_deserialization_exception_handler": "use deserialization_errors=…",
         "deserialization_exception_handler": "use deserialization_errors=…",
         "processing_exception_handler": "use processing_errors=…",

@@ -27,8 +27,8 @@ column ``key``."""
 KeyValueMapper: TypeAlias = Callable[[Key, Value], tuple[Key, Value]] | Callable[[Value], tuple[Key, Value]]
 """``(key, value) → (key', value')``, or of the value alone."""
 
-KeySelector: TypeAlias = Callable[[Value], Key] | Callable[[Key, Value], Key] | keyed | pl.Expr
-"""``value → key'`` or ``(key, value) → key'``; or an expression."""
+KeySelector: TypeAlias = Callable[[Value], Key] | Callable[[Key, Value], Key] | keyed | pl.Expr | str
+"""``value → key'`` or ``(key, value) → key'``; or an expression; or the name of a field of the value."""
 
 FlatMapper: TypeAlias = (
     Callable[[Key, Value], Iterable[tuple[Key, Value]]] | Callable[[Value], Iterable[tuple[Key, Value]]]
@@ -52,6 +52,9 @@ ValueJoiner: TypeAlias = (
 """``(left, right) → value`` or ``(key, left, right) → value``; or an expression over the struct columns
 ``left`` and ``right``. Must be pure: it may be called more often than results appear."""
 
+GlobalJoiner: TypeAlias = ValueJoiner | Callable[[Key, Key, Value, Value], Value]
+"""As `ValueJoiner`; or ``(key, other_key, left, right) → value`` with the key of the stream and of the global table."""
+
 ManyJoiner: TypeAlias = (
     Callable[[Value, dict[str, Value]], Value]
     | Callable[[Key, Value, dict[str, Value]], Value]
@@ -61,8 +64,9 @@ ManyJoiner: TypeAlias = (
 """``(left, rows) → value`` or ``(key, left, rows) → value``, with the rows of the other tables by their names; or
 an expression over the struct columns ``left`` and, for each table, one of its name. Must be pure."""
 
-ForeignKeyExtractor: TypeAlias = Callable[[Value], Key] | Callable[[Key, Value], Key] | keyed | pl.Expr
-"""``left value → key of the other table`` (None: no partner), also with the key first; or an expression."""
+ForeignKeyExtractor: TypeAlias = Callable[[Value], Key] | Callable[[Key, Value], Key] | keyed | pl.Expr | str
+"""``left value → key of the other table`` (None: no partner), also with the key first; or an expression; or the
+name of a field of the value."""
 
 Partitioner: TypeAlias = Callable[[str, Key, Value, int], int | list[int] | None]
 """``(topic, key, value, number of partitions) → partition``; a list: one copy each, an empty one drops the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime, timedelta, timezone
 
 import polars as pl
 import pytest
@@ -59,7 +60,15 @@ def test_serdes_are_checked(option):
 
 
 def test_choices_are_checked():
-    refused("CS-101", lambda: cs.Consumed(offset_reset="newest"), "'earliest' or 'latest'")
+    for wrong in ("newest", 7, True, None, 1.5, ""):
+        refused("CS-101", lambda wrong=wrong: cs.Consumed(offset_reset=wrong), "'earliest' or 'latest'")
+    refused("CS-110", lambda: cs.Consumed(offset_reset="-1 hour"), "at least 0 ms")
+    refused("CS-110", lambda: cs.Consumed(offset_reset=timedelta(microseconds=1)), "finer")
+    assert cs.Consumed(offset_reset="1 hour") == cs.Consumed(offset_reset=timedelta(hours=1))
+    utc = datetime(2026, 1, 2, 3, tzinfo=timezone.utc)
+    elsewhere = utc.astimezone(timezone(timedelta(hours=5)))
+    for same in (datetime(2026, 1, 2, 3), elsewhere):
+        assert cs.Consumed(offset_reset=same) == cs.Consumed(offset_reset=utc)
     refused("CS-101", lambda: cs.Materialized(caching="yes"))
     for partitions in (0, -1, 1.5, True, "3"):
         refused("CS-101", lambda n=partitions: cs.Repartitioned(partitions=n))

@@ -19,11 +19,12 @@ from crossstream.topics import TopicPartition
 from tests.cli.cases import ENVIRONMENT, ROOT, call
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PORTED = sorted((ROOT / "examples" / "ported").glob("*.py"))
 EXAMPLES_TEST = str(ROOT / "examples" / "test_with_the_driver.py")
 ON_THE_DRIVER = [file for file in EXAMPLES if "def main() -> None" in file.read_text()]
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", EXAMPLES + PORTED, ids=lambda file: file.stem)
 def test_every_example_can_be_described(capsys, file: Path):
     assert load(str(file)).topology.nodes
     assert "Round 0:" in call(capsys, "describe", file, "--plan").out
@@ -41,6 +42,20 @@ def test_every_example_says_what_it_shows_how_to_run_it_and_is_on_the_map(file: 
 def test_the_example_runs_through(capsys, file: Path):
     execute(file).main()
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("file", PORTED, ids=lambda file: file.stem)
+def test_the_ported_example_gives_what_the_original_gives(file: Path):
+    execute(file).main()
+
+
+@pytest.mark.parametrize("file", PORTED, ids=lambda file: file.stem)
+def test_the_ported_example_is_on_the_page_with_the_name_of_the_original(file: Path):
+    about = ast.get_docstring(ast.parse(file.read_text())) or ""
+    original = about.split(":")[0].split(" of ")[0].removeprefix("The tutorial ").strip('"')
+    page = (ROOT / "docs" / "java-to-python.md").read_text()
+    (line,) = (line for line in page.splitlines() if f"(../examples/ported/{file.name})" in line)
+    assert original in line
 
 
 def test_the_marketplace_is_a_program():

@@ -15,6 +15,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.query import _get, as_text, in_columns, parse_key, parse_time, to_plain
+from crossstream.query.by_time import ByTime
 from tests.cli.cases import call, saved_state
 
 EITHER = serdes.left_or_right(serdes.string(), serdes.int64())
@@ -133,7 +134,9 @@ def test_a_file_is_no_state(capsys, tmp_path):
 
 def test_records_by_time_have_no_versions_and_are_shown_up_to_a_number(capsys):
     rows = [(1, "x"), (2, "y"), (3, "z")]
-    store = SimpleNamespace(name="clicks", key=serdes.string(), windowed=True, fetch=lambda key: rows)
+    store = SimpleNamespace(
+        name="clicks", key=serdes.string(), by_time=ByTime("records"), fetch=lambda key: rows
+    )
     query = ["query", "state", "clicks", "get", "a", "--format", "json", "--max", "2"]
     assert _get(store, "a", make_parser().parse_args(query)) == 0
     assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["x", "y"]

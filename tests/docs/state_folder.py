@@ -86,6 +86,7 @@ class Writer:
                 self.plan.derived,
                 by_key2=self.plan.by_key2,
                 tables=self.plan.tables,
+                anywhere=self.plan.anywhere,
             )
         )
 

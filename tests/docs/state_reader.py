@@ -28,6 +28,13 @@ COLUMNS = {
     },
     "index": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
     "interested": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
+    "windowed": {
+        "h": "uint64", "s": "int64", "key": "bytes", "value": "bytes?", "ts": "int64", "gone": "uint8",
+    },
+    "windowed-sessions": {
+        "h": "uint64", "s": "int64", "key": "bytes", "value": "bytes?", "ts": "int64", "start": "int64",
+        "gone": "uint8",
+    },
     "window": {
         "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
         "alone": "uint8", "gone": "uint8",
@@ -37,6 +44,11 @@ COLUMNS = {
         "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
         "gone": "uint8",
     },
+    "suppressed": {
+        "h": "uint64", "s": "int64", "key": "bytes", "key2": "bytes", "value": "bytes?", "old": "bytes?",
+        "ts": "int64", "size": "int64", "headers": "bytes?", "gone": "uint8",
+    },
+    "deduplicated": {"h": "uint64", "s": "int64", "key": "bytes", "gone": "uint8"},
 }  # fmt: skip
 TYPES = {
     "uint64": pa.uint64(),
@@ -55,10 +67,15 @@ IDENTITY = {
     "rows(other)": ("key",),
     "index": ("key", "key2"),
     "interested": ("key", "key2"),
+    "windowed": ("key", "s"),
+    "windowed-sessions": ("key", "s"),
     "window": ("key", "s", "n"),
     "waiting": ("key", "s", "n"),
     "buffer": ("key", "s", "n"),
+    "suppressed": ("key", "key2", "s"),
+    "deduplicated": ("key", "s"),
 }
+EXPIRING = ("windowed", "windowed-sessions", "window", "waiting", "buffer", "suppressed", "deduplicated")
 
 Row = dict[str, Any]
 
@@ -150,7 +167,7 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
                 in_slot.add(identity)
-                expired = kind in ("window", "waiting", "buffer") and row["s"] < manifest["horizon"]
+                expired = kind in EXPIRING and row["s"] < manifest["horizon"]
                 if identity not in seen and row["gone"] == 0 and not expired:
                     yield row
         seen |= in_slot

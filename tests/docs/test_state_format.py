@@ -22,11 +22,13 @@ from tests.reference.functions import joiner
 from tests.reference.records import Record as Streamed
 from tests.reference.records import Side
 from tests.reference.stream_stream import StreamStreamJoin
+from tests.reference.windows import COUNT, Windowing
 
 PAGE = ROOT / "docs" / "spec" / "state-format.md"
 TEXT, JSON = serdes.string(), serdes.json()
 BATCHES, RETAIN, PARTITIONS = 70, 25, 3
 GRACE = 2500
+HELD = 4000
 WINDOW = {"before": 3000, "after": 5000, "grace": 1000}
 
 
@@ -61,7 +63,13 @@ def topology() -> cs.Topology:
         cs.JoinWindows(**WINDOW),
         cs.StreamJoined(name="seen", store="views-kept"),
     )
+    grouped = views.group_by_key()
+    grouped.windowed_by(cs.TimeWindows(size=3000)).count(materialized=cs.Materialized(store="per-window"))
+    grouped.windowed_by(cs.SessionWindows(gap=900)).count(materialized=cs.Materialized(store="per-session"))
     views.left_join(past, lambda view, row: f"{view},{row}", cs.Joined(grace=GRACE, name="patient"))
+    last = views.to_table(cs.Named("last"))
+    last.suppress(cs.Suppressed.until_time_limit(HELD), cs.Named("later"))
+    views.deduplicate(HELD, named=cs.Named("first"))
     return builder.build()
 
 
@@ -220,8 +228,35 @@ def test_what_a_join_of_streams_keeps(folder: StateFolder, model: Model) -> None
         )
 
 
+def test_what_windows_keep(folder: StateFolder, model: Model) -> None:
+    """Those that are open have all their records, by start, and sessions by end."""
+    last = folder.batches()[-1]
+    found = {(row["key"], row["s"], row["s"] + 3000): row for _, row in folder.rows("per-window", last)}
+    sessions = {(row["key"], row["start"], row["s"]): row for _, row in folder.rows("per-session", last)}
+    for kind, size, rows in (("time", 3000, found), ("session", 900, sessions)):
+        for views in model.views:
+            counts = Windowing(kind, size, COUNT, advance=size)
+            for record in views:
+                counts.process(*record)
+            for (key, start, end), (count, ts) in counts.rows.items():
+                if end > counts.now - (size if kind == "session" else 0):
+                    row = rows[key.encode(), start, end]
+                    assert (int.from_bytes(row["value"], "big"), row["ts"]) == (count, ts)
+
+
 def _value(data: bytes | None) -> Any:
     return None if data is None else json.loads(data)
+
+
+def test_what_a_suppression_and_a_deduplication_keep(folder: StateFolder) -> None:
+    batch = BATCHES - 1
+    waiting = [row for _, row in folder.rows("later.buffer", batch)]
+    assert waiting
+    assert all(row["key"] == row["key2"] and row["s"] <= row["ts"] for row in waiting)
+    assert len({row["key"] for row in waiting}) == len(waiting)
+    seen = [row["key"] for _, row in folder.rows("first.seen", batch)]
+    assert seen
+    assert len(set(seen)) == len(seen)
 
 
 def test_rows_are_in_the_partition_of_their_key(folder: StateFolder) -> None:

@@ -96,11 +96,18 @@ class TestUndecodableRecord:
         headers = dict(first.headers)
         assert headers.pop("trace") == b"t1"
         assert b"undecodable value" in (headers.pop("crossstream.reason") or b"")
+        kafkas = {
+            name: headers.pop(f"__streams.errors.{name}") for name in ("exception", "message", "stacktrace")
+        }
+        assert all(kafkas.values())
+        assert (kafkas["exception"] or b"").startswith(b"crossstream.errors.SerdeError: [CS-402] ")
         assert headers == {
             "crossstream.operator": b"products",
-            "crossstream.topic": b"products",
-            "crossstream.partition": b"1",
-            "crossstream.offset": b"5",
+            **{
+                f"{by}.{name}": said
+                for by in ("crossstream", "__streams.errors")
+                for name, said in (("topic", b"products"), ("partition", b"1"), ("offset", b"5"))
+            },
         }
 
     def test_its_key_may_be_what_is_wrong(self, spark: Any, stocked: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,18 @@ def world(tmp_path: Path) -> World:
     append(made, "before0", "before1")
     made.append("bills", [("bill", "v", 1)])
     return made
+
+
+def test_a_start_at_a_time_is_remembered(world: World) -> None:
+    """Where nothing is committed, the next start begins where the first one did, however long ago that was."""
+    since = datetime.fromtimestamp(0.005, timezone.utc)
+    world.append("orders", [("from0", "v", 5), ("bad0", "bad", 2)], partitions=[0, 0])
+    with pytest.raises(cs.ProcessingError):
+        process(reading(offset_reset=since), world.config())
+    world.append("orders", [("more1", "v", 0)], partitions=[1])
+    now = datetime.now(timezone.utc)
+    process(reading(offset_reset=now), world.config(processing_errors="skip"))
+    assert keys(world) == ["from0", "more1"]
 
 
 def append(world: World, *keys: str) -> None:

@@ -45,10 +45,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 NOT_YET = {
-    "crossstream": [
-        "Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows",
-    ],
-    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json", "windowed"],
+    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json"],
 }  # fmt: skip
 
 

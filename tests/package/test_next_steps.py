@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -111,11 +110,9 @@ def test_options_that_java_takes_in_other_places(
     assert "x" in (getattr(made, "queryable_store_name", None), next(reversed(world.builder.build().nodes)))
 
 
-def test_retention_is_not_history_retention() -> None:
-    for given in ("1 hour", 0, False):
-        made = partial(cs.Materialized, retention=given)
-        error_of("CS-101", made, f"retention={given!r}", "choose None")
-    assert cs.Materialized(store="x", retention=None) == cs.Materialized(store="x")
+def test_retention_is_a_duration() -> None:
+    error_of("CS-110", lambda: cs.Materialized(retention="an hour"), "retention", "an hour")
+    assert cs.Materialized(store="x", retention="1 hour").retention == 3_600_000
     error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention")
 
 

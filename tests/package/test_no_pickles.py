@@ -28,6 +28,11 @@ TRANSPORT = {
 }
 """Spark's own transport of functions, from the driver to its workers: the files that may have to do with pickles."""
 
+BUILDING = {
+    "api/agg_expressions.py": "the parts of an expression of the user's own program, while it builds a topology"
+}
+"""Files that take expressions apart that the program has just made."""
+
 
 def found_in(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
@@ -65,8 +70,10 @@ def test_only_sparks_own_transport_has_to_do_with_pickles() -> None:
         for path in sorted(SOURCE.rglob("*.py"))
     }
     assert len(found) > 100
-    assert {name: names for name, names in found.items() if names and name not in TRANSPORT} == {}
-    assert {name for name, names in found.items() if names} >= TRANSPORT.keys(), (
+    assert {
+        name: names for name, names in found.items() if names and name not in {**TRANSPORT, **BUILDING}
+    } == {}
+    assert {name for name, names in found.items() if names} >= TRANSPORT.keys() | BUILDING.keys(), (
         "a file is listed for nothing"
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
+from crossstream.filetopics import FileTopics
 from crossstream.runtime.batch import STREAM_RANK
 from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.storage.log_entries import SourceRange
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicLog, TopicPartition
+from tests.filetopics.topics import write
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -62,7 +66,7 @@ def topology(**consumed: Any) -> Topology:
 
 
 def planner(
-    log: Log, positions: Positions | None = None, lost: str = "fail", **consumed: Any
+    log: TopicLog, positions: Positions | None = None, lost: str = "fail", **consumed: Any
 ) -> SourcePlanner:
     return SourcePlanner(topology(**consumed), log, positions if positions is not None else {}, lost)
 
@@ -169,6 +173,30 @@ def test_a_first_start_begins_where_it_is_told_and_later_partitions_at_their_beg
     log.ends[A1] = 4
     found.refresh()
     assert found.positions == {"a": {"a": {0: 9, 1: 0}}}
+
+
+@pytest.mark.parametrize(
+    ("offset_reset", "begins"),
+    [
+        (datetime.fromtimestamp(1, timezone.utc), {0: 4, 1: 0}),
+        (datetime.fromtimestamp(1.001, timezone.utc), {0: 6, 1: 3}),
+        (datetime(1960, 1, 1), {0: 0, 1: 0}),
+        (datetime(2999, 1, 1), {0: 6, 1: 3}),
+        ("1 hour", {0: 6, 1: 3}),
+        (timedelta(days=365 * 200), {0: 0, 1: 0}),
+    ],
+    ids=str,
+)
+def test_a_first_start_at_a_time(offset_reset: Any, begins: dict[int, int], tmp_path: Path) -> None:
+    """The first record of that time or later, also where a later one is older; the end, where there is none."""
+    topics = FileTopics(tmp_path)
+    topics.log().create_topic("a", 2)
+    for partition, stamps in enumerate([[0, 500, 0, 700, 1_000, 900], [1_000, 0, 1_000]]):
+        write(topics, [(b"k", b"1", stamp, None) for stamp in stamps], "a", partition)
+    made = planner(topics.log(), offset_reset=offset_reset)
+    made.refresh()
+    assert made.positions == {"a": {"a": begins}}
+    assert made.starts.positions == made.positions["a"]
 
 
 @pytest.mark.parametrize("table_first", [True, False])

@@ -37,6 +37,10 @@ MODES: Mapping[str, tuple[str, ...]] = {
     "stream-stream": ("inner", "left", "outer"),
     "stream-table": ("inner", "left"),
     "stream-global": ("inner", "left"),
+    **{
+        f"aggregate-{name}": ("inner",)
+        for name in ("count", "tumbling", "hopping", "session", "table", "reduce")
+    },
 }
 
 

@@ -11,9 +11,10 @@ import polars as pl
 from crossstream import serdes
 from crossstream.api.checks import agreed, check_option, check_topic, known_serdes
 from crossstream.api.draft import Draft
+from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Consumed, Materialized
 from crossstream.api.stream import KStream
-from crossstream.api.table import GlobalKTable, KTable
+from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import typed
 from crossstream.columns.functions import Function
@@ -79,7 +80,7 @@ class StreamsBuilder:
         A start reads the topic to its end before any other record: the first start from the beginning, later ones
         from where the state ends. Afterwards its records belong to the batches like all others. A null value deletes
         a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable. Raises
-        `TopologyError` as `table`, and CS-101 for a versioned global table or ``offset_reset="latest"``. Sources:
+        `TopologyError` as `table`, and CS-101 for a versioned global table or an ``offset_reset``. Sources:
         KIP-99, semantics 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -184,9 +185,9 @@ def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
     if asked.history_retention is not None:
         what = "keeps no versions: a record sees the row of the moment when it is processed"
         step = "leave history_retention out; builder.table(…) makes versioned tables"
-    elif consumed.offset_reset == "latest":
-        what = "holds its whole topic and cannot begin at the end of it"
-        step = 'leave offset_reset="latest" out'
+    elif consumed.offset_reset != "earliest":
+        what = "holds its whole topic and cannot begin later in it"
+        step = "leave offset_reset out"
     else:
         return
     raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(name), next=step)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
+from crossstream.columns.headers import Headers
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Node
@@ -60,6 +62,30 @@ def settle_durations(option: object, *settings: str, minimum: int | None = 0) ->
         if given is not None:
             settled = to_milliseconds(given, setting, minimum=minimum, error=TopologyError)
             object.__setattr__(option, setting, settled)
+
+
+def settle_offset_reset(consumed: Any) -> None:
+    """Replaces where a source begins by a `timedelta` or a `datetime` in UTC, if it is no word.
+
+    Refuses (CS-101) other values, and (CS-110) durations that are negative or too fine.
+    """
+    given = consumed.offset_reset
+    if isinstance(given, datetime):
+        place: object = (
+            given.replace(tzinfo=timezone.utc) if given.tzinfo is None else given.astimezone(timezone.utc)
+        )
+    elif isinstance(given, timedelta) or (isinstance(given, str) and is_duration(given)):
+        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", error=TopologyError))
+    elif isinstance(given, str) and given in ("earliest", "latest"):
+        return
+    else:
+        raise TopologyError(
+            f"Consumed(offset_reset={given!r}) is not one of the choices",
+            code="CS-101",
+            where=caller_location(),
+            next="choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime",
+        )
+    object.__setattr__(consumed, "offset_reset", place)
 
 
 def settled(duration: Duration) -> int:
@@ -107,6 +133,12 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
             where=caller_location(),
             next=f"choose {' or '.join(map(repr, choices))}",
         )
+
+
+def check_headers(operator: str, headers: Headers | None) -> Headers | None:
+    """Whose headers the results of a join have. Refuses (CS-101) anything but None and the names of sides."""
+    check_choice(operator, "headers", headers, (None, "left", "right", "both"))
+    return headers
 
 
 def check_signature(

@@ -8,8 +8,8 @@ calls it. Sources: semantics 3.5 and 5.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Literal
 
 from crossstream.api.checks import (
     check_choice,
@@ -17,6 +17,7 @@ from crossstream.api.checks import (
     check_serdes,
     check_signature,
     settle_durations,
+    settle_offset_reset,
     settled,
 )
 from crossstream.durations import Duration
@@ -52,7 +53,9 @@ class Consumed:
     ``timestamp_extractor(key, value, timestamp)`` returns the timestamp of a record (ms since the epoch, or a
     `datetime`, in UTC if it has no zone). It may be an expression over the value's fields, ``key`` and ``timestamp``:
     the field of that name, or without one, the record's own timestamp. ``offset_reset`` is where an application begins
-    when it starts for the first time. ``name`` names the source; the default is its topic.
+    when it starts for the first time: "earliest", "latest", a `datetime` (in UTC if it has no zone), or a duration
+    (a `timedelta`, or text such as "1 hour"): that long before the start (KIP-1106). From such a place it reads the
+    first record of that time or later, and what follows it. ``name`` names the source; the default is its topic.
 
     >>> from crossstream import serdes
     >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset
@@ -62,7 +65,7 @@ class Consumed:
     key: Serde | None = None
     value: Serde | None = None
     timestamp_extractor: TimestampExtractor | None = None
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    offset_reset: str | timedelta | datetime = "earliest"
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,7 +73,7 @@ class Consumed:
         check_signature(
             "Consumed", "timestamp_extractor", self.timestamp_extractor, ("key", "value", "timestamp")
         )
-        check_choice("Consumed", "offset_reset", self.offset_reset, ("earliest", "latest"))
+        settle_offset_reset(self)
         check_name("Consumed", "name", self.name, optional=True)
 
 
@@ -106,8 +109,9 @@ class Materialized:
     Serdes left out are those of the table. The value of a named join or `map_values` without a serde is stored as JSON
     if its left input is JSON, else in the engine's own form. ``history_retention`` (a duration) makes the table
     versioned: it keeps versions for that long, and joins ignore records behind the newest version of their key.
-    ``caching`` has no effect, as nothing is cached between batches; ``retention`` is for stores of windows, which do
-    not exist yet. Sources: semantics 2.2.6, KIP-889, KIP-914.
+    ``retention`` (a duration) is how long a store keeps windows after they have begun, in stream time; at least, and
+    without it, until they are closed. ``caching`` has no effect, as nothing is cached between batches. Sources:
+    semantics 2.2.6, 3.4, KIP-889, KIP-914.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -117,20 +121,39 @@ class Materialized:
     key: Serde | None = None
     value: Serde | None = None
     caching: bool = True
-    retention: None = None
+    retention: Duration | None = None
     history_retention: Duration | None = None
 
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
-        check_choice("Materialized", "retention", self.retention, (None,))
-        settle_durations(self, "history_retention")
+        settle_durations(self, "history_retention", "retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The store, with the serdes that were found for it."""
         history = None if self.history_retention is None else settled(self.history_retention)
-        return StoreSpec(self.store, key, value, history)
+        retention = None if self.retention is None else settled(self.retention)
+        return StoreSpec(self.store, key, value, history, retention)
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """Options of a grouping: the serdes of its keys and values where they are unknown, and its name.
+
+    >>> from crossstream import serdes
+    >>> Grouped(key=serdes.string(), name="by-customer").name
+    'by-customer'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Grouped", key=self.key, value=self.value)
+        check_name("Grouped", "name", self.name, optional=True)
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -18,8 +18,10 @@ from crossstream.api.checks import (
     needed_key,
     predicate_of,
 )
-from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.draft import child, given_name
+from crossstream.api.grouped import GroupedKStream, group_key
 from crossstream.api.options import (
+    Grouped,
     Joined,
     JoinWindows,
     Materialized,
@@ -28,9 +30,11 @@ from crossstream.api.options import (
     Repartitioned,
     StreamJoined,
 )
+from crossstream.api.processors import Processing
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.graph import nodes as graph
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
@@ -38,6 +42,7 @@ from crossstream.typing import (
     BatchFunction,
     FlatMapper,
     FlatValueMapper,
+    GlobalJoiner,
     KeySelector,
     KeyValueMapper,
     Predicate,
@@ -47,13 +52,14 @@ from crossstream.typing import (
 )
 
 if TYPE_CHECKING:
-    from crossstream.api.table import GlobalKTable, KTable
+    from crossstream.api.global_table import GlobalKTable
+    from crossstream.api.table import KTable
 
 
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Handle):
+class KStream(Processing):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -277,6 +283,44 @@ class KStream(Handle):
         )
         return KTable(self._draft, made)
 
+    def group_by_key(self, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+        """Groups the records by their keys, to be counted or aggregated.
+
+        Raises CS-140 if the key serde is unknown.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> words.group_by_key().count()
+        <KTable words.count>
+        """
+        option = check_option("group_by_key", "grouped", grouped, Grouped) or Grouped()
+        return self._grouped("group_by_key", self._node, option)
+
+    def group_by(self, selector: KeySelector, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+        """Groups the records by the key that ``selector`` returns; text names a field of the value.
+
+        Raises CS-140 if ``Grouped(key=…)`` is needed: where the type of the new key is not declared.
+
+        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.bytes(), value=serdes.string()))
+        >>> words.group_by(lambda word: word.lower(), Grouped(key=serdes.string())).count()
+        <KTable words.group_by.count>
+        """
+        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        function = function_of("group_by", "selector", selector, self._input(), by_name=True)
+        made = {"key": option.key, "key_type": function.returns}
+        node = child(
+            self._draft, graph.SelectKey, "group_by", self._node, option.name, mapper=function, **made
+        )
+        return self._grouped("group_by", node, option)
+
+    def _grouped(self, operator: str, node: graph.Node, option: Grouped) -> GroupedKStream[KTable]:
+        from crossstream.api.table import KTable
+
+        return GroupedKStream(
+            self._draft, KTable, (node,), group_key(operator, node, option), (option.value,)
+        )
+
     @overload
     def join(
         self,
@@ -284,26 +328,36 @@ class KStream(Handle):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:
@@ -320,7 +374,11 @@ class KStream(Handle):
 
         With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` returns the key of
         the table's row, from the value or from key and value, which may both be None. The result has the stream's key
-        and timestamp. A record whose value or selected key is None is dropped and counted.
+        and timestamp. A record whose value or selected key is None is dropped and counted. A joiner with four arguments
+        gets both keys: ``(key, other_key, left, right)``.
+
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a result has; without it, those of the record that
+        gives it. "both": those of the left side, then those of the right side; a missing side has none.
 
         Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
@@ -340,26 +398,36 @@ class KStream(Handle):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def left_join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def left_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def left_join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:

@@ -10,6 +10,7 @@ from typing import Any
 from crossstream.api.checks import (
     REQUIRED,
     agreed,
+    check_headers,
     check_option,
     check_same_keys,
     function_of,
@@ -18,6 +19,8 @@ from crossstream.api.checks import (
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
+from crossstream.columns.functions import keyed, required_arguments
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
@@ -30,7 +33,7 @@ from crossstream.graph.nodes import (
     StreamTableJoin,
 )
 from crossstream.serdes import Serde
-from crossstream.typing import KeySelector, ValueJoiner
+from crossstream.typing import GlobalJoiner, KeySelector, ValueJoiner
 
 
 def stream_stream_join(
@@ -40,6 +43,8 @@ def stream_stream_join(
     joiner: ValueJoiner = REQUIRED,
     windows: JoinWindows | None = None,
     stream_joined: StreamJoined | None = None,
+    *,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamStreamJoin`. Raises CS-110 without windows, CS-134 for keys of different serdes."""
     operator = OPERATORS[kind]
@@ -83,6 +88,7 @@ def stream_stream_join(
         after=after,
         grace=grace,
         eager=given.eager,
+        headers=check_headers(operator, headers),
         store=StoreSpec(option.store, key, kept[0]),
         other_store=StoreSpec(option.other_store, key, kept[1]),
     )
@@ -101,6 +107,8 @@ def stream_table_join(
     other: Handle,
     joiner: ValueJoiner = REQUIRED,
     joined: Joined | None = None,
+    *,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamTableJoin`.
 
@@ -130,6 +138,7 @@ def stream_table_join(
         joiner=function,
         stream_value=agreed(operator, "the values of its stream", stream.value, option.value, "value"),
         grace=_grace(operator, option, history_of(nodes, table.name), table),
+        headers=check_headers(operator, headers),
     )
 
 
@@ -159,15 +168,23 @@ def stream_global_join(
     kind: JoinKind,
     left: Handle,
     other: Handle,
-    joiner: ValueJoiner = REQUIRED,
+    joiner: GlobalJoiner = REQUIRED,
     *,
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
+    headers: Headers | None = None,
 ) -> Node:
-    """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join."""
+    """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join.
+
+    A joiner that requires four arguments gets both keys: (key, other_key, left, right) (KIP-1340).
+    """
     operator = OPERATORS[kind]
     _refuse_outer(kind, "global table")
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
+    sides = {"left": left._node, "right": other._node}
+    called = joiner.function if isinstance(joiner, keyed) else joiner
+    both_keys = callable(called) and required_arguments(called) == 4
+    values = ("other_key", *sides) if both_keys else None
+    function = function_of(operator, "joiner", joiner, sides, values=values)
     return child(
         left._draft,
         StreamGlobalJoin,
@@ -180,6 +197,8 @@ def stream_global_join(
         kind=kind,
         key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
         joiner=function,
+        both_keys=both_keys,
+        headers=check_headers(operator, headers),
     )
 
 

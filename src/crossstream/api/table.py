@@ -1,23 +1,34 @@
-"""`KTable` and `GlobalKTable`: the last value of each key. Each method makes a node and returns a handle to it."""
+"""`KTable`: the last value of each key. Each method makes a node and returns a handle to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
 from crossstream.api.draft import Handle, child, given_name, made_values
-from crossstream.api.options import Materialized, Named, TableJoined
+from crossstream.api.global_table import GlobalKTable
+from crossstream.api.grouped import GroupedKTable, group_key
+from crossstream.api.options import Grouped, Materialized, Named, Produced, TableJoined
 from crossstream.api.stream import KStream
+from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import join_many, table_join, table_join_refusal
-from crossstream.graph.nodes import Filter, MapValues, ToStream
+from crossstream.columns.headers import Headers
+from crossstream.errors import TopologyError, caller_location
+from crossstream.graph.names import history_of
+from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
     ForeignKeyExtractor,
     KeySelector,
+    KeyValueMapper,
     ManyJoiner,
     Predicate,
+    TopicSelector,
     ValueJoiner,
     ValueMapper,
 )
@@ -110,6 +121,90 @@ class KTable(Handle):
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
+    def to(
+        self, topic: str | TopicSelector, produced: Produced | None = None, named: Named | None = None
+    ) -> None:
+        """Writes every change of the table to a topic, a delete with the value None: ``to_stream().to(topic, …)``.
+
+        ``named``: the name of the sink, which `Produced` may have, too. Raises as `KStream.to`.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda order: order["open"]).to("open-orders")
+        """
+        name = given_name("to", named)
+        option = check_option("to", "produced", produced, Produced) or Produced()
+        self.to_stream().to(topic, option if name is None else replace(option, name=name))
+
+    def group_by(
+        self, mapper: KeyValueMapper | str | pl.Expr, grouped: Grouped | None = None
+    ) -> GroupedKTable[KTable]:
+        """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
+
+        Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
+        to no group. Raises CS-140 if the serde of the new keys is unknown, CS-136 for a table that keeps versions.
+
+        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.group_by(lambda key, order: (order["customer"], order), Grouped(key=serdes.string())).count()
+        <KTable orders.group_by.count>
+        """
+        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        if history_of(self._draft.nodes, self._node.name) is not None:
+            raise TopologyError(
+                "the rows of a table that keeps versions cannot be grouped: its old rows are not forwarded",
+                code="CS-136",
+                where=caller_location("group_by"),
+                next="leave history_retention out, or make a table without it: table.to_stream().to_table()",
+            )
+        selects = isinstance(mapper, str | pl.Expr)
+        inputs = {"value": self._node}
+        if selects:
+            function = function_of("group_by", "mapper", mapper, inputs, by_name=True)
+            made: dict[str, Any] = {"key": option.key, "key_type": function.returns}
+        else:
+            function = function_of("group_by", "mapper", mapper, inputs, with_key=True, expression=False)
+            made = {"key": option.key, "key_type": None, "value": option.value, "value_type": None}
+        node = child(
+            self._draft,
+            GroupTable,
+            "group_by",
+            self._node,
+            option.name,
+            mapper=function,
+            selects=selects,
+            **made,
+        )
+        return GroupedKTable(
+            self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
+        )
+
+    def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
+        """Holds changes back: until windows close, or for some time; fewer of them come out.
+
+        Raises CS-136 for `Suppressed.until_window_closes` on a table without windows, and for a table that keeps
+        versions.
+
+        >>> from crossstream import Consumed, StreamsBuilder, Suppressed, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> counts = words.group_by_key().windowed_by("1 hour").count()
+        >>> counts.suppress(Suppressed.until_window_closes())
+        <KTable words.count.suppress>
+        """
+        option = check_option(
+            "suppress", "suppressed", None if suppressed is REQUIRED else suppressed, Suppressed
+        )
+        if option is None:
+            raise TopologyError(
+                "suppress needs to know until when",
+                code="CS-101",
+                where=caller_location("suppress"),
+                next="pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
+            )
+        name = given_name("suppress", named)
+        settings = suppression(self._draft.nodes, self._node, option)
+        return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))
+
     @refuse_calls(table_join_refusal)
     def join(
         self,
@@ -121,6 +216,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
 
@@ -128,6 +224,9 @@ class KTable(Handle):
         named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
         ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
         join, CS-134 for keys of different serdes, CS-128 for different partition counts.
+
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a change of the result has; without it, those of
+        the change that gives it. "both": those of the left row, then those of the right row.
 
         With a `GlobalKTable` always by ``foreign_key`` (or ``key_selector``, which means the same); changes of both
         sides change the result (KIP-314, decision 0021).
@@ -142,7 +241,17 @@ class KTable(Handle):
         <KTable views.join(users)>
         """
         node = table_join(
-            "inner", self, other, joiner, foreign_key, key_selector, None, table_joined, named, materialized
+            "inner",
+            self,
+            other,
+            joiner,
+            foreign_key,
+            key_selector,
+            None,
+            table_joined,
+            named,
+            materialized,
+            headers,
         )
         return KTable(self._draft, node)
 
@@ -157,6 +266,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
 
@@ -167,7 +277,17 @@ class KTable(Handle):
         <KTable views.left_join(clicks)>
         """
         node = table_join(
-            "left", self, other, joiner, foreign_key, key_selector, None, table_joined, named, materialized
+            "left",
+            self,
+            other,
+            joiner,
+            foreign_key,
+            key_selector,
+            None,
+            table_joined,
+            named,
+            materialized,
+            headers,
         )
         return KTable(self._draft, node)
 
@@ -182,6 +302,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
 
@@ -198,7 +319,17 @@ class KTable(Handle):
         <KTable products.outer_join(merchants)-2>
         """
         node = table_join(
-            "outer", self, other, joiner, foreign_key, None, keyed_by, table_joined, named, materialized
+            "outer",
+            self,
+            other,
+            joiner,
+            foreign_key,
+            None,
+            keyed_by,
+            table_joined,
+            named,
+            materialized,
+            headers,
         )
         return KTable(self._draft, node)
 
@@ -212,6 +343,7 @@ class KTable(Handle):
         keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
@@ -227,7 +359,17 @@ class KTable(Handle):
         <KTable products.right_join(merchants)>
         """
         node = table_join(
-            "right", self, other, joiner, foreign_key, None, keyed_by, table_joined, None, materialized
+            "right",
+            self,
+            other,
+            joiner,
+            foreign_key,
+            None,
+            keyed_by,
+            table_joined,
+            None,
+            materialized,
+            headers,
         )
         return KTable(self._draft, node)
 
@@ -301,31 +443,3 @@ class KTable(Handle):
         spec = None if option is None else option.spec(key, value)
         made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
         return KTable(self._draft, made)
-
-
-class GlobalKTable(Handle):
-    """A table that every record may look up by any key; its topic is read to the end before other records.
-
-    Made by `StreamsBuilder.global_table`, never directly. `KStream.join` and `left_join` take it with a
-    ``key_selector``, `KTable.join` and `left_join` with a ``foreign_key``. Sources: KIP-99, semantics 2.4, 3.3.
-
-    >>> from crossstream import Consumed, StreamsBuilder, serdes
-    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-    >>> orders, customers = builder.stream("orders", consumed), builder.global_table("customers", consumed)
-    >>> orders.join(customers, lambda order, customer: {**order, "customer": customer["name"]},
-    ...             key_selector=lambda order: order["customer_id"])
-    <KStream orders.join(customers)>
-    """
-
-    __slots__ = ()
-
-    @property
-    def queryable_store_name(self) -> str | None:
-        """The name of the store that holds this table; None if `Materialized` named none.
-
-        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
-        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
-        >>> StreamsBuilder().global_table("shops", consumed, Materialized(store="shops")).queryable_store_name
-        'shops'
-        """
-        return self._node.queryable_name

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from crossstream.api.checks import check_option, check_same_keys, function_of
+from crossstream.api.checks import check_headers, check_option, check_same_keys, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
 from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, ManyJoin, Node, TableJoin
@@ -43,6 +44,7 @@ def table_join(
     table_joined: TableJoined | None,
     named: Named | None,
     materialized: Materialized | None,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a join with a table: by key, or by foreign key; a global table has no key of its own to join by.
 
@@ -64,7 +66,17 @@ def table_join(
         check_same_keys(operator, mine, mine.key, right, "or join by foreign_key=…")
         check_partitions(left._draft.nodes, f"{mine.name}.{path}", (mine.name, right.name))
         result = table_result(operator, mine, function, materialized)
-        return child(left._draft, TableJoin, path, mine, name, right, kind=kind, **result)
+        return child(
+            left._draft,
+            TableJoin,
+            path,
+            mine,
+            name,
+            right,
+            kind=kind,
+            headers=check_headers(operator, headers),
+            **result,
+        )
     key = None
     if kind in ("right", "outer"):
         assert mine.key is not None
@@ -82,6 +94,7 @@ def table_join(
         foreign_key=function_of(operator, role, extractor, {"value": mine}, by_name=True),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
+        headers=check_headers(operator, headers),
         **table_result(operator, mine, function, materialized, key),
     )
 

@@ -46,7 +46,7 @@ def status(arguments: Namespace) -> int:
     return 0 if answers else 1
 
 
-BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
+BENCHMARKS = ("fk", "joins", "join_many", "aggregate", "workarounds", "state", "driver")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 
 

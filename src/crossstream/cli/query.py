@@ -75,8 +75,8 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     """Prints the row of a key; 1 if there is none."""
     key = parse_key(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
-    if store.windowed:
-        drop = "drop it: this store keeps records by time"
+    if store.by_time is not None:
+        drop = f"drop it: this store keeps {store.by_time.content} by time"
         refuse_without("versioned stores", drop, arguments, "as_of_time")
     rows = _found(store, key, time)
     if not rows:
@@ -87,9 +87,11 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
 
 
 def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tuple[Any, Any]]:
-    """The row of a key, or its records by time."""
-    if store.windowed:
-        return [((key, timestamp), value) for timestamp, value in store.fetch(key)]
+    """The row of a key, or its records, windows or sessions."""
+    if store.by_time is not None:
+        found = store.fetch(key)
+        places = store.by_time.places(found)
+        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
     value = store.get(key, time)
     return [] if value is None else [(key, value)]
 

@@ -79,17 +79,22 @@ class Function:
 
 
 def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) -> bool:
-    try:
-        parameters = own_signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return otherwise
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return otherwise
-    required = sum(p.default is p.empty for p in positional)
+    required = required_arguments(function)
     if required in (arguments, arguments + 1):
         return required == arguments + 1
     return otherwise
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a function requires; None if it takes any number, or Python does not know."""
+    try:
+        parameters = own_signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional)
 
 
 WHOLE = "value"
@@ -135,7 +140,7 @@ def fields_of(function: Function, column: str) -> Fields:
 
 @lru_cache(maxsize=512)
 def _projection(same: Same) -> dict[str, Fields]:
-    parts = _serialized(same.expression)
+    parts = serialized(same.expression)
     if parts is None:
         return dict.fromkeys(filter(None, same.expression.meta.root_names()))
     found: dict[str, Fields] = {}
@@ -145,7 +150,7 @@ def _projection(same: Same) -> dict[str, Fields]:
     return found
 
 
-def _serialized(expression: pl.Expr) -> Any:
+def serialized(expression: pl.Expr) -> Any:
     """The parts of an expression, as Polars writes them as JSON; None where it cannot."""
     try:
         return json.loads(expression.meta.serialize(format="json"))
@@ -251,7 +256,7 @@ _OF_A_KIND = {
 
 def other_rows(expression: pl.Expr) -> str | None:
     """Polars' name of what makes an expression read other rows (``Sum``); None if nothing is known to."""
-    return _found(_serialized(expression))
+    return _found(serialized(expression))
 
 
 def _found(node: Any) -> str | None:

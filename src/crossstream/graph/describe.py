@@ -51,7 +51,8 @@ def sub_topologies(topology: graph.Graph) -> list[list[str]]:
 
     for node in topology:
         for parent in node.parents:
-            if topology[parent].shape != "global" and not is_rekeying(topology, parent, node):
+            together = topology[parent].shape != "global" or isinstance(node, graph.GlobalJoin)
+            if together and not is_rekeying(topology, parent, node):
                 part[root(node.name)] = root(parent)
     groups: dict[str, list[str]] = {}
     for node in topology:
@@ -66,7 +67,13 @@ def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
     if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
         return parent != node.parents[0]
     moves = node.by_key and parent in node.forwarders
-    return moves and (isinstance(node, graph.Repartition) or has_new_key(topology, parent))
+    always = isinstance(node, graph.Repartition) or _by_identity(node)
+    return moves and (always or has_new_key(topology, parent))
+
+
+def _by_identity(node: graph.Node) -> bool:
+    """Whether records move to the partition of something else than their key."""
+    return isinstance(node, graph.Deduplicate) and node.identity is not None
 
 
 def has_new_key(topology: graph.Graph, name: str) -> bool:
@@ -74,7 +81,7 @@ def has_new_key(topology: graph.Graph, name: str) -> bool:
     above, seen = [name], {name}
     while above:
         node = topology[above.pop()]
-        if graph.changes_key(node):
+        if graph.changes_key(node) or _by_identity(node):
             return True
         if not node.by_key:
             above += [parent for parent in node.parents if parent not in seen]
@@ -88,6 +95,10 @@ def kind_of(node: graph.Node) -> str:
         return node.shape
     if isinstance(node, graph.Sink):
         return "to"
+    if isinstance(node, graph.Aggregate):
+        return node.operator
+    if isinstance(node, graph.Process) and node.keeps_key:
+        return "process_values"
     if hasattr(node, "kind"):
         name = "join_many" if isinstance(node, graph.ManyJoin) else "join"
         return name if node.kind == "inner" else f"{node.kind}_{name}"
@@ -133,11 +144,15 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _forwarders(topology: graph.Graph, node: graph.Node) -> list[str]:
+    if isinstance(node, graph.GlobalJoin):
+        return list(node.parents)
     return [parent for parent in node.forwarders if topology[parent].shape != "global"]
 
 
 def _stores(topology: graph.Graph, node: graph.Node) -> str:
     looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, graph.StreamTableJoin) else []
+    if isinstance(node, graph.GlobalJoin):
+        looked_up = keepers(topology.nodes, node.name)
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
     )
@@ -284,7 +299,7 @@ def _label(node: graph.Node, index: int, rekeys: bool) -> str:
         return "foreign key" if index == 0 else "right"
     if isinstance(node, graph.ManyJoin):
         return ("foreign keys", *node.names)[index]
-    if isinstance(node, graph.TableJoin | graph.StreamStreamJoin):
+    if isinstance(node, graph.GlobalJoin | graph.TableJoin | graph.StreamStreamJoin):
         return ("left", "right")[index]
     if node.looks_up and index == 1:
         return "looks up"

@@ -99,7 +99,7 @@ def store_name(node: graph.Node) -> str | None:
     `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
     without a name of its own is called after its node.
     """
-    is_always_kept = isinstance(node, graph.Source | graph.FrameSource | graph.ToTable)
+    is_always_kept = isinstance(node, graph.Source | graph.FrameSource | graph.ToTable | graph.Aggregate)
     is_kept = is_always_kept or (
         node.store is not None and not isinstance(node, graph.Filter | graph.MapValues)
     )
@@ -113,6 +113,10 @@ def store_names(nodes: Mapping[str, graph.Node], node: graph.Node) -> list[str]:
         return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
     if isinstance(node, graph.StreamTableJoin):
         return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    if isinstance(node, graph.Process | graph.TransformBatches):
+        return [store.name for store in node.stores]
+    if isinstance(node, graph.Deduplicate | graph.Suppress):
+        return [inner_store(nodes, node, "seen" if isinstance(node, graph.Deduplicate) else "buffer")]
     name = store_name(node)
     return [] if name is None else [name]
 
@@ -122,7 +126,7 @@ def keepers(nodes: Mapping[str, graph.Node], name: str) -> list[str]:
     node = nodes[name]
     if isinstance(node, graph.Filter | graph.MapValues) and node.queryable_name is None:
         return keepers(nodes, node.parents[0])
-    if isinstance(node, graph.TableJoin) and node.store is None:
+    if isinstance(node, graph.GlobalJoin) or (isinstance(node, graph.TableJoin) and node.store is None):
         return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
     return [name]
 
@@ -130,7 +134,8 @@ def keepers(nodes: Mapping[str, graph.Node], name: str) -> list[str]:
 def queryable_names(node: graph.Node) -> list[str]:
     """The names under which anything that ``node`` keeps can be queried."""
     names = [node.queryable_name, node.other_store.name if isinstance(node, graph.StreamStreamJoin) else None]
-    return [name for name in names if name is not None]
+    own = node.stores if isinstance(node, graph.Process | graph.TransformBatches) else ()
+    return [name for name in names if name is not None] + [store.name for store in own]
 
 
 def inner_store(nodes: Mapping[str, graph.Node], node: graph.Node, part: str) -> str:

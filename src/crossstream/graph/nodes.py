@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
+from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
 
@@ -25,12 +28,13 @@ ForeignKeyKind = Literal["inner", "left", "right", "outer"]
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """What `Materialized` asked for. ``name`` None: not queryable. ``history_retention`` in ms."""
+    """What `Materialized` asked for. ``name`` None: not queryable. ``history_retention``, ``retention`` in ms."""
 
     name: str | None = None
     key: Serde | None = None
     value: Serde | None = None
     history_retention: int | None = None
+    retention: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ class Source(Node):
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     timestamp_extractor: Callable[..., Any] | None = None
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,28 +199,51 @@ class ToStream(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoin(Node):
-    """KTable–KTable by primary key; parents are (left, right)."""
+    """KTable–KTable by primary key; parents are (left, right). ``headers``: of the results; None: the trigger's."""
 
     kind: JoinKind
     joiner: Function
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin(Node):
-    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int.
+
+    ``headers``: of the results; None: the trigger's.
+    """
 
     kind: ForeignKeyKind
     foreign_key: Function
     joiner: Function
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGlobalJoin(Node):
-    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
+    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table.
+
+    ``both_keys``: the joiner takes the key of the stream and that of the table before the values. ``headers``: of the
+    results; None: the record's.
+    """
 
     looks_up: ClassVar[bool] = True
+    kind: Literal["inner", "left"]
+    key_selector: Function
+    joiner: Function
+    both_keys: bool = False
+    headers: Headers | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalJoin(Node):
+    """A view over two global tables, kept nowhere; parents are (left, right).
+
+    ``key_selector``: (key, value) of a left row → key of the right table.
+    """
+
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
@@ -226,7 +253,8 @@ class StreamGlobalJoin(Node):
 class StreamTableJoin(Node):
     """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
 
-    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table. ``headers``: of
+    the results; None: the record's.
     """
 
     by_key: ClassVar[bool] = True
@@ -235,13 +263,15 @@ class StreamTableJoin(Node):
     joiner: Function
     stream_value: Serde | None = None
     grace: int | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoin(Node):
     """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
 
-    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in. ``headers``: of
+    the results; None: of the record that gives the result.
     """
 
     by_key: ClassVar[bool] = True
@@ -253,6 +283,7 @@ class StreamStreamJoin(Node):
     other_store: StoreSpec
     grace: int = 0
     eager: bool = False
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +297,118 @@ class ManyJoin(Node):
     names: tuple[str, ...]
     foreign_keys: tuple[Function, ...]
     joiner: Function
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Windows, in ms. ``size``: of time windows; the difference of sliding ones, the gap of sessions, or the start of
+    the one unlimited window. ``advance``: from the start of one time window to the next.
+    """
+
+    kind: Literal["time", "sliding", "session", "unlimited"]
+    size: int
+    advance: int
+    grace: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTable(Node):
+    """The rows of a table under other keys, to be aggregated: each change takes its old row away and adds its new one.
+
+    ``mapper``: (key, value) → (key', value'), or with ``selects`` → key' alone.
+    """
+
+    mapper: Function
+    selects: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Node):
+    """A table with one row for each group (of each window): parents are the grouped streams, or one `GroupTable`.
+
+    ``operator``: "count", "reduce", "aggregate" or "agg". ``adders``: one for each parent; ``subtractor``: of a grouped
+    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: of "agg".
+    ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out once, when
+    it has closed.
+    """
+
+    operator: Literal["count", "reduce", "aggregate", "agg"]
+    group_key: Serde
+    group_values: tuple[Serde | None, ...] = ()
+    adders: tuple[Function, ...] = ()
+    subtractor: Function | None = None
+    initializer: Callable[[], Any] | None = None
+    merger: Function | None = None
+    columns: Aggregates | None = None
+    windows: WindowSpec | None = None
+    emit_final: bool = False
+
+    by_key: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicate(Node):
+    """The first record of each identity in every ``within`` ms of stream time.
+
+    ``identity``: gives that of a record; None: it is the key.
+    """
+
+    by_key: ClassVar[bool] = True
+    within: int
+    identity: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStore:
+    """A store of a processor. ``retention``: of windows, or of the history of versions, in ms."""
+
+    kind: Literal["key-value", "window", "versioned"]
+    name: str
+    key: Serde
+    value: Serde
+    retention: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Node):
+    """A processor that the user wrote. ``supplier`` makes one for each state partition.
+
+    ``keeps_key``: it forwards records under their own keys (`process_values`).
+    """
+
+    by_key: ClassVar[bool] = True
+    supplier: Callable[[], Any]
+    keeps_key: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatches(Node):
+    """A function of Arrow record batches.
+
+    ``columns``: the types of what it returns, by name. ``with_context``: it takes the context after the batch.
+    """
+
+    by_key: ClassVar[bool] = True
+    function: Callable[..., Any]
+    columns: tuple[tuple[str, Any], ...]
+    with_context: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppress(Node):
+    """Holds the changes of a table back: ``until`` windows close, or for some time after the first change of a row.
+
+    ``duration``: that time, or the grace period of the windows, in ms. ``stops``: a full buffer stops the application;
+    else its oldest rows come out early.
+    """
+
+    until: Literal["window-closes", "time-limit"]
+    duration: int
+    max_records: int | None = None
+    max_bytes: int | None = None
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,14 +452,16 @@ def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) 
 
 def changes_key(node: Node) -> bool:
     """Whether a node may give records another key."""
-    return isinstance(node, Map | FlatMap | SelectKey) or (
+    if isinstance(node, Process):
+        return not node.keeps_key
+    return isinstance(node, Map | FlatMap | SelectKey | GroupTable | TransformBatches) or (
         isinstance(node, ToStream) and node.mapper is not None
     )
 
 
 def sorts_out(node: Node) -> bool:
     """Whether an operator on a stream may drop records, or give them another key."""
-    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
+    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues | Deduplicate | Process)
 
 
 def is_stream_join(node: Node) -> bool:

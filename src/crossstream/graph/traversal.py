@@ -287,7 +287,14 @@ def _several(visits: Visits) -> frozenset[str]:
     """The streams in which one record can have several rows."""
     found: set[str] = set()
     for node in visits.topology:
-        makes = isinstance(node, graph.FlatMap | graph.FlatMapValues | graph.StreamStreamJoin) or (
+        several = (
+            graph.FlatMap
+            | graph.FlatMapValues
+            | graph.Process
+            | graph.StreamStreamJoin
+            | graph.TransformBatches
+        )
+        makes = isinstance(node, several) or (
             isinstance(node, graph.Merge) and visits.order(MergePoint.of(node)) is not None
         )
         if node.shape == "stream" and (makes or not found.isdisjoint(node.forwarders)):

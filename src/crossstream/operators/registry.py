@@ -3,14 +3,19 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from crossstream.operators.aggregate import runner as aggregate
+from crossstream.operators.deduplicate import runner as deduplicate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
+from crossstream.operators.process.batches import TransformBatchesRunner
+from crossstream.operators.process.runner import ProcessRunner
 from crossstream.operators.runner import Runner
 from crossstream.operators.sink import runner as sink
 from crossstream.operators.star_join import runner as star_join
 from crossstream.operators.stateless.runner import StatelessRunner
 from crossstream.operators.stream_join.runner import StreamStreamJoinRunner
 from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
+from crossstream.operators.suppress.runner import SuppressRunner
 from crossstream.operators.table import runner as table
 from crossstream.operators.table_join.runner import TableJoinRunner
 from crossstream.planning import steps
@@ -20,6 +25,13 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.StatelessStep: StatelessRunner,
         steps.MaterializeStep: table.MaterializeRunner,
         steps.OrderStep: table.OrderRunner,
+        steps.GroupTableStep: aggregate.GroupTableRunner,
+        steps.AggregateStep: aggregate.AggregateRunner,
+        steps.ProcessStep: ProcessRunner,
+        steps.TransformBatchesStep: TransformBatchesRunner,
+        steps.IdentifyStep: deduplicate.IdentifyRunner,
+        steps.DeduplicateStep: deduplicate.DeduplicateRunner,
+        steps.SuppressStep: SuppressRunner,
         steps.TableJoinStep: TableJoinRunner,
         steps.StreamStreamJoinStep: StreamStreamJoinRunner,
         steps.StreamTableJoinStep: StreamTableJoinRunner,

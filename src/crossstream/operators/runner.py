@@ -74,13 +74,16 @@ class OpenStore:
         if silence is not None:
             self.clock = silence.clock
 
-    def moment(self, silence: Silence | None) -> int | None:
-        """To where stream time moves without input, if there was none for so long and rows wait here; in ms."""
+    def moment(self, silence: Silence | None, oldest: int | None = None) -> int | None:
+        """To where stream time moves without input, if there was none for so long and rows wait here; in ms.
+
+        ``oldest``: rows with older timestamps do not wait; None: those before the horizon.
+        """
         if silence is None or not self.view.rows:
             return None
         heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
         silent = silence.clock - max(heard, silence.since) - silence.after
-        if silent <= 0 or not self.view.has_live_from(self.horizon):
+        if silent <= 0 or not self.view.has_live_from(self.horizon if oldest is None else oldest):
             return None
         self.clock = silence.clock - silence.after
         return self.stream_time + silent

@@ -10,7 +10,17 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.describe import callable_name, has_new_key
 from crossstream.graph.names import history_of, inner, inner_store, unique
 from crossstream.graph.traversal import Forks, MergePoint, Visits, sharing
-from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
+from crossstream.planning.plan import (
+    KEY_VALUE,
+    KEY_VALUE_HEADERS,
+    VERSIONED,
+    VERSIONED_HEADERS,
+    Exchange,
+    Flow,
+    Partitioner,
+    StoreDef,
+    ViewDef,
+)
 from crossstream.planning.steps import (
     MaterializeStep,
     OrderStep,
@@ -22,9 +32,14 @@ from crossstream.planning.steps import (
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
+from crossstream.storage.sorted_run import Layout
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 """A flow, the round and partitioner, and the serdes of its keys and values."""
+
+
+_BY_RECORD = graph.Aggregate | graph.Deduplicate | graph.Process | graph.Suppress | graph.TransformBatches
+"""Operators whose results depend on every record, or every change of a table, not on the last one of a batch."""
 
 
 @dataclass(slots=True)
@@ -47,10 +62,13 @@ class PlanBuilder:
 
     And the operators on streams that drop or re-key records which become rows of a table.
     """
+    wants_headers: set[str] = field(default_factory=set)
+    """The tables whose rows need their headers: a join gives them to its results."""
     become_rows: set[str] = field(default_factory=set)
     """The streams whose records become the rows of a table."""
     global_stores: dict[str, str] = field(default_factory=dict)
-    """The store of each global table."""
+    """The store, or the view, of each global table."""
+    views: dict[str, ViewDef] = field(default_factory=dict)
     visits: Visits = field(init=False)
     forks: Forks = field(init=False)
     sharing: Mapping[str, Sequence[graph.Sink]] = field(init=False)
@@ -75,13 +93,37 @@ class PlanBuilder:
         for node in reversed(list(self.topology)):
             self._need_old(node)
             self._need_changelog(node)
+            self._need_headers(node)
+
+    def _need_headers(self, node: graph.Node) -> None:
+        """The headers of the rows that a join looks up, where they are those of its results; of a view's left rows."""
+        wanted = getattr(node, "headers", None)
+        if isinstance(node, graph.TableJoin) and wanted is not None:
+            self.wants_headers.update(node.parents)
+        elif isinstance(
+            node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin
+        ) and wanted in (
+            "right",
+            "both",
+        ):
+            self.wants_headers.add(node.parents[1])
+        elif isinstance(node, graph.GlobalJoin) and node.name in self.wants_headers:
+            self.wants_headers.add(node.parents[0])
 
     def _need_old(self, node: graph.Node) -> None:
         """A filter needs its parent's old rows; row-wise operators need them for a filter below.
 
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
+        if isinstance(node, graph.GroupTable):
+            self.wants_old.update(node.parents)
+            self.wants_changelog.update(node.parents)
+            return
         if node.shape != "table" or self.knows_old(node):
+            return
+        if isinstance(node, graph.Suppress):
+            if node.name in self.wants_old or node.max_bytes is not None:
+                self.wants_old.update(node.parents)
             return
         if isinstance(node, graph.Filter) or (
             isinstance(node, graph.MapValues) and node.name in self.wants_old
@@ -109,7 +151,7 @@ class PlanBuilder:
         if isinstance(node, graph.StreamTableJoin):
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif graph.is_stream_join(node) or self.emits_changelog(node):
+        elif graph.is_stream_join(node) or isinstance(node, _BY_RECORD) or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: graph.Node) -> bool:
@@ -137,13 +179,13 @@ class PlanBuilder:
         key, value = spec.key or table.key or source.key, spec.value or table.value or source.value
         flow = self.arrive(replace(source, key=key, value=value), number, table, partitioner)
         first = not any(name == table.name for name, _, _ in self.tables)
-        public = spec.name if first else None
+        public = spec.name if first and spec.name not in self.stores else None
         name = public or unique(f"{table.name}@{number}", self.stores)
         history = history_of(self.topology.nodes, table.name)
         store = self.put(
             StoreDef(
                 name=name,
-                layout=KEY_VALUE if history is None else VERSIONED,
+                layout=self.layout(table, history),
                 round=number,
                 key=key,
                 value=value,
@@ -172,9 +214,15 @@ class PlanBuilder:
         self.steps.append(step)
         return step
 
-    def null_key_reason(self, node: graph.Node) -> str:
-        """The reason under which an operator by key counts null keys of its stream (semantics 8.19)."""
-        re_keyed = has_new_key(self.topology, node.parents[0])
+    def layout(self, table: graph.Node, history: int | None = None) -> Layout:
+        """The layout of a table, by whether it keeps versions and headers."""
+        if table.name in self.wants_headers:
+            return KEY_VALUE_HEADERS if history is None else VERSIONED_HEADERS
+        return KEY_VALUE if history is None else VERSIONED
+
+    def null_key_reason(self, node: graph.Node, side: int = 0) -> str:
+        """The reason under which an operator by key counts null keys of one of its streams (semantics 8.19)."""
+        re_keyed = has_new_key(self.topology, node.parents[side])
         return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"
 
     def keeps_null_keys(self, name: str) -> bool:

@@ -18,26 +18,54 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from crossstream.columns.changes import reference
 from crossstream.graph.nodes import FrameSink, Graph
-from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyStep, Step
+from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
+SUBSCRIPTIONS_HEADERS = Layout(
+    "subscriptions+headers",
+    (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")),
+    sort="uint64",
+    second_key=True,
+)
+KEY_VALUE_HEADERS = Layout("key-value+headers", (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")))
+VERSIONED_HEADERS = Layout("versioned+headers", (("value", "bytes"), ("headers", "bytes")), sort="int64")
+"""Rows with their headers, where a join gives them to its results."""
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
 REFERRERS = Layout("referrers", (("count", "int64"),))
 INDEX = Layout("index", (), sort="uint64", second_key=True)
 INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
+WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64")
+"""Aggregates by key and start of the window."""
+GROUP_ROWS = Layout("group-rows", (("value", "bytes"), ("arrival", "int64")), sort="uint64", second_key=True)
+"""The rows of the groups of a table: by the key of the group, then by their own."""
+SESSIONS = Layout(
+    "windowed-sessions", (("value", "bytes"), ("ts", "int64"), ("start", "int64")), sort="int64"
+)
+"""Aggregates by key and end of the session."""
 WINDOW = Layout(
     "window", (("value", "bytes"), ("headers", "bytes"), ("alone", "uint8")), sort="int64", numbered=True
 )
 WAITING = Layout("waiting", (("side", "uint8"),), sort="int64", numbered=True)
 BUFFER = Layout("buffer", (("value", "bytes"), ("headers", "bytes")), sort="int64", numbered=True)
+
+DEDUPLICATED = Layout("deduplicated", (), sort="int64")
+"""When a record of each identity came out."""
+SUPPRESSED = Layout(
+    "suppressed",
+    (("value", "bytes"), ("old", "bytes"), ("ts", "int64"), ("size", "int64"), ("headers", "bytes")),
+    sort="int64",
+    second_key=True,
+)
+"""Changes held back: by the key that decides the partition, when they came into the buffer, and their own key."""
 
 Partitioner = Callable[[Any, int], int]
 
@@ -53,8 +81,32 @@ def many_rows(names: Sequence[str]) -> Layout:
     return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
 
 
+_AGGREGATES = MappingProxyType(
+    {"aggregates": KEY_VALUE, "windowed-aggregates": WINDOWED, "windowed-session-aggregates": SESSIONS}
+)
+"""Stores with columns of state beside the visible values, and what they are without."""
+
+
+def aggregates(state: Sequence[tuple[str, str]], plain: Layout) -> Layout:
+    """Aggregates with columns of state beside the visible value. ``plain``: the layout without them."""
+    name = next(name for name, layout in _AGGREGATES.items() if layout == plain)
+    kind = ",".join(f"{column}:{form}" for column, form in state)
+    return Layout(f"{name}({kind})", (*plain.values, *state), sort=plain.sort)
+
+
+def read_as(kind: str) -> str:
+    """The kind of store that a reader sees, who sees neither the state of aggregates nor headers."""
+    kind = kind.partition("+")[0]
+    plain = _AGGREGATES.get(kind.partition("(")[0])
+    return kind if plain is None else plain.kind
+
+
 def layout_of(kind: str) -> Layout | None:
     """The layout of a kind of store; None for an unknown kind."""
+    found = re.fullmatch(r"([\w-]*aggregates)\(([\w.:,]+)\)", kind)
+    if found is not None and found[1] in _AGGREGATES:
+        state = [(name, form) for name, _, form in (one.partition(":") for one in found[2].split(","))]
+        return aggregates(state, _AGGREGATES[found[1]])
     found = re.fullmatch(r"(references|rows)\(([\w,]+)\)", kind)
     if found is not None:
         names = found[2].split(",")
@@ -67,8 +119,9 @@ class StoreDef:
     """A store of the plan. ``public``: the name under which it can be queried.
 
     ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
-    is in the state partition of its second key. ``results``: holds results of an operator, so the last version put is
-    the newest. ``repeats``: keeps a tombstone of a missing row as a version.
+    is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
+    ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
+    a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
     """
 
     name: str
@@ -82,6 +135,21 @@ class StoreDef:
     results: bool = False
     repeats: bool = True
     by_key2: bool = False
+    anywhere: bool = False
+    window_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A view over two global tables. ``node``: its operator; ``left``, ``right``: names of stores, or of other views.
+
+    ``value``: the serde of its rows.
+    """
+
+    node: str
+    left: str
+    right: str
+    value: Serde
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +205,15 @@ class Round:
     """The parts of a plan in one round.
 
     ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others.
-    ``probes_global``: whether a change of a global table alone gives work.
+    ``timers``: stores of timers, which fire without records. ``probes_global``: whether a change of a global table
+    alone gives work.
     """
 
     steps: tuple[Step, ...]
     leaving: Mapping[str, tuple[tuple[int, Exchange], ...]]
     derived: tuple[str, ...]
     probes_global: bool
+    timers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +226,7 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
     global_stage: Plan | None = None
+    views: Mapping[str, ViewDef] = field(default_factory=dict)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
 
@@ -175,7 +246,8 @@ class Plan:
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
         probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
-        return Round(steps, leaving, derived, probes_global)
+        timers = tuple(step.timers for step in steps if isinstance(step, ProcessStep))
+        return Round(steps, leaving, derived, probes_global, timers)
 
     @property
     def rounds(self) -> int:
@@ -208,6 +280,11 @@ class Plan:
         return tuple(sorted(store.name for store in self.stores.values() if store.by_key2))
 
     @property
+    def anywhere(self) -> tuple[str, ...]:
+        """The stores of processors, whose rows are in the state partition of the record they were put with."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.anywhere))
+
+    @property
     def tables(self) -> dict[str, tuple[str, ...]]:
         """The stores that keep copies of rows of several tables, with the stores of these tables by number."""
         return {
@@ -236,7 +313,7 @@ class Plan:
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
                 named = [name for name in step.names() if name in self.stores and name not in shown]
-                lines += [f"    store {name} ({self.stores[name].layout.kind})" for name in named]
+                lines += [f"    store {name} ({read_as(self.stores[name].layout.kind)})" for name in named]
                 shown.update(named)
             lines += [
                 f"  shuffle {exchange.flow} -> round {exchange.to_round}, {exchange.way}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from crossstream.columns.order import Fork
+from crossstream.serdes import Serde
 from crossstream.serdes.serde import ANY_READER, Readers
 
 
@@ -154,6 +155,82 @@ class ResolveStep(Step):
     right_store: str
     referrers: str | None = None
     changelog: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTableStep(Step):
+    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups.
+
+    ``row_keys``: with the keys of the rows in the table.
+    """
+
+    row_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateStep(Step):
+    """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
+
+    ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
+    the readers take several changes of a window in one record. ``old``, ``changelog``: as in `MaterializeStep`.
+    ``null_key_reasons``: for each input, the reason under which refused null keys are counted. ``rows``: the store of
+    the rows of the groups of a table, if an aggregate needs them.
+    """
+
+    store: str
+    null_key_reasons: tuple[str, ...]
+    retention: int | None = None
+    repeats: bool = False
+    old: bool = False
+    changelog: str | None = None
+    rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyStep(Step):
+    """Records by their identity; their own key travels as an extra column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateStep(Step):
+    """Leaves out duplicates. ``store``: when records came out."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStep(Step):
+    """Gives records to a processor. ``key``, ``value``: the serdes of these.
+
+    ``stores``: its own, by name; ``timers``: stream time, and its timers.
+    """
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatchesStep(Step):
+    """Gives the records of a batch to a function. The other fields: as in `ProcessStep`."""
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressStep(Step):
+    """Holds changes back in ``store``. ``old``: emits and keeps old rows.
+
+    ``by_group``: rows are in the state partition of the group that a window is of, not of their own key.
+    """
+
+    store: str
+    old: bool = False
+    by_group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crossstream.errors import StateError
-from crossstream.planning.plan import WINDOW, Plan, StoreDef, layout_of
+from crossstream.planning.plan import Plan, StoreDef, layout_of
+from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
@@ -24,7 +25,12 @@ def describe_readers(plan: Plan) -> dict[str, Readable]:
     """What the state folder notes about each queryable store, so that any process can read it."""
     return {
         store.public: Readable(
-            store.name, store.layout.kind, describe(store.key), describe(store.value), store.history
+            store.name,
+            store.layout.kind,
+            describe(store.key),
+            describe(store.value),
+            store.history,
+            store.window_size,
         )
         for store in plan.stores.values()
         if store.public is not None
@@ -57,9 +63,8 @@ def open_store(
     store = _definition(readable, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
-    return StoreReader(
-        name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
-    )
+    by_time, hashed = ByTime.of(store.layout, store.window_size), store.name not in application.anywhere
+    return StoreReader(name, store.key, store.value, committed, store.history, hashed=hashed, by_time=by_time)
 
 
 def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
@@ -122,6 +127,7 @@ def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root:
         value=value,
         public=name,
         history=readable.history,
+        window_size=readable.window_size,
     )
 
 

@@ -18,11 +18,12 @@ from crossstream.columns.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import SerdeError, StateError
 from crossstream.operators.table.kernel import latest_versions, lookup, version_at
+from crossstream.query.by_time import ByTime
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
-from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
-from crossstream.storage.sorted_run import Run, merge
+from crossstream.serdes.windowed import Windowed
+from crossstream.storage.columns import concat_all, take, take_all
 from crossstream.storage.store import Version
 
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -30,7 +31,7 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class StoreReader:
-    """A read-only view of a key-value store, a versioned one, or one of records by time (``windowed``).
+    """A read-only view of a key-value store, a versioned one, or one of records, windows or sessions (``by_time``).
 
     ``versions``: gives one version for each state partition. Keys are ordered by their serialised bytes, as in
     Kafka. Every call of a live reader sees the newest committed batch; one opened ``as_of`` a batch stays there.
@@ -53,20 +54,27 @@ class StoreReader:
     versions: Callable[[], Sequence[Version]]
     history: int | None = None
     bits: int = 64
-    windowed: bool = False
+    hashed: bool = True
+    by_time: ByTime | None = None
 
     @property
     def kind(self) -> str:
-        """``key-value``, ``versioned`` or ``window``."""
-        if self.windowed:
-            return "window"
+        """``key-value``, ``versioned``, ``window`` or ``session``."""
+        if self.by_time is not None:
+            return "session" if self.by_time.content == "sessions" else "window"
         return "key-value" if self.history is None else "versioned"
 
     def get(self, key: Any, as_of_time: int | datetime | None = None) -> Any:
-        """The value of ``key``, None if there is no such row.
+        """The value of ``key``, None if there is no such row. Of windows and sessions the key is a `Windowed`.
 
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
+        if self._aggregates and isinstance(key, Windowed):
+            found = self._of_key(key.key, key.start, key.end if self.kind == "session" else key.start)
+            bounds = zip(found["start"].tolist(), found["end"].tolist(), strict=True)
+            with self._located(key=key):
+                values = dict(zip(bounds, Values(self.value, wire=found["value"]).objects(), strict=True))
+            return values.get((key.start, key.end))
         with self._located(key=key):
             return self._values([self._bytes(key)], as_of_time)[0]
 
@@ -75,22 +83,31 @@ class StoreReader:
         key: Any,
         time_from: int | datetime | None = None,
         time_to: int | datetime | None = None,
-    ) -> list[tuple[int, Any]]:
-        """Of a store of records: (timestamp, value) of those with this key, by timestamp, then arrival.
+    ) -> list[tuple[Any, Any]]:
+        """Of a store by time, what it has of a key, oldest first:
 
-        From ``time_from`` to ``time_to`` (ms since the epoch, or datetime), both inclusive; None: no bound.
+            records     (timestamp, value) of those from ``time_from`` to ``time_to``
+            windows     (start, value) of those that begin from ``time_from`` to ``time_to``
+            sessions    ((start, end), value) of those that have a time from ``time_from`` to ``time_to``
+
+        Times: ms since the epoch, or datetime, both inclusive; None: no bound. Windows and sessions that the store has
+        retired do not show, as in Kafka: those that began, or ended, the retention before the newest one.
         """
-        if not self.windowed:
+        by_time = self.by_time
+        if by_time is None:
             raise self._unfit("keeps one row for each key, not records by time", "ask for it by get(key)")
         low = _EARLIEST if time_from is None else to_timestamp(time_from, "time_from")
         high = _LATEST if time_to is None else to_timestamp(time_to, "time_to")
-        wire = pa.array([self._bytes(key)], pa.large_binary())
-        hashes, versions = hash_keys(wire, self.bits), self.versions()
-        home = int(partition_of(hashes, len(versions))[0])
-        rows = records_of(versions[home], hashes, wire, low, high)
+        rows = self._of_key(key, low, high)
         with self._located(key=key):
             values = Values(self.value, wire=rows["value"]).objects()
-        return list(zip(rows["ts"].tolist(), values, strict=True))
+        if by_time.content == "sessions":
+            return list(
+                zip(zip(rows["start"].tolist(), rows["end"].tolist(), strict=True), values, strict=True)
+            )
+        return list(
+            zip(rows["ts" if by_time.content == "records" else "start"].tolist(), values, strict=True)
+        )
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out.
@@ -117,7 +134,10 @@ class StoreReader:
         return self._rows(lambda key: key.startswith(start))
 
     def all(self) -> Iterator[tuple[Any, Any]]:
-        """All rows in byte order of the serialised key; of a store of records the keys are (key, timestamp)."""
+        """All rows in byte order of the serialised key, then by time.
+
+        Of a store of records the keys are (key, timestamp), of windows and sessions `Windowed`.
+        """
         return self._rows(lambda key: True)
 
     def approximate_count(self) -> int:
@@ -125,7 +145,7 @@ class StoreReader:
         return sum(version.rows for version in self.versions())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table with the columns key, value and timestamp (ms).
+        """All rows as a table with the columns key, value and timestamp (ms), of windows also start and end (ms).
 
         Values that no one type of Arrow holds (several kinds in one place, a number of more than 64 bits), or not the
         one that a declared type has as a column (a datetime without a zone, if it is not ``Meta(tz=False)``), are all
@@ -135,9 +155,12 @@ class StoreReader:
         key = Values(self.key, wire=columns["key"])
         value = Values(self.value, wire=columns["value"])
         with self._located():
-            return pa.table(
-                {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
-            )
+            bounds = {
+                name: pa.array(columns[name], pa.int64()) for name in ("start", "end") if name in columns
+            }
+            timestamps = pa.array(columns["ts"], pa.int64())
+            made = [_arrow(key), *bounds.values(), _arrow(value), timestamps]
+        return pa.table(made, names=["key", *bounds, "value", "timestamp"])
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a Polars frame; structured values become struct columns."""
@@ -179,8 +202,10 @@ class StoreReader:
         return StateError(f"{self.name} {what}", code="CS-711", where={"store": self.name}, next=step)
 
     def _values(self, keys: list[bytes], as_of_time: int | datetime | None) -> list[Any]:
-        if self.windowed:
-            raise self._unfit("keeps records by time, any number for each key", "ask for them by fetch(key)")
+        if self.by_time is not None:
+            raise self._unfit(
+                f"keeps {self.by_time.content} by time, any number for each key", "ask for them by fetch(key)"
+            )
         if as_of_time is not None and self.history is None:
             step = "materialise the table with history_retention to ask for past values"
             raise self._unfit("keeps no versions", step)
@@ -188,14 +213,14 @@ class StoreReader:
         wire = pa.array(keys, pa.large_binary())
         hashes = hash_keys(wire, self.bits)
         order = np.argsort(hashes, kind="stable")
-        pids = partition_of(hashes, len(versions))
+        pids = partition_of(hashes, len(versions)) if self.hashed else None
         found: list[Any] = [None] * len(keys)
         for pid, version in enumerate(versions):
-            mine = order[pids[order] == pid]
+            mine = order if pids is None else order[pids[order] == pid]
             if len(mine):
                 values = self._lookup(version, hashes[mine], take(wire, mine), as_of_time)
                 for row, value in zip(mine.tolist(), values, strict=True):
-                    found[row] = value
+                    found[row] = value if value is not None else found[row]
         return found
 
     def _lookup(
@@ -215,8 +240,8 @@ class StoreReader:
 
     def _live(self) -> dict[str, Any]:
         """Key, value and ts of all rows, ordered by key bytes."""
-        if self.windowed:
-            return all_records(self.versions())
+        if self.by_time is not None:
+            return self.by_time.all(self.versions())
         parts = [self._live_rows(version) for version in self.versions()]
         columns = concat_all(parts)
         order = pl.Series(pl.from_arrow(columns["key"])).arg_sort().to_numpy()
@@ -238,12 +263,30 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
+        return iter(self._decoded({name: take(column, rows) for name, column in columns.items()}))
+
+    def _decoded(self, rows: dict[str, Any]) -> list[tuple[Any, Any]]:
+        """Rows as pairs of a key, with its time, and a value."""
         with self._located():
-            keys = calls.decode_objects(self.key, take(columns["key"], rows))
-            if self.windowed:
-                keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
-            values = calls.decode_objects(self.value, take(columns["value"], rows))
-        return iter(list(zip(keys, values, strict=True)))
+            keys = calls.decode_objects(self.key, rows["key"])
+            values = calls.decode_objects(self.value, rows["value"])
+        if self._aggregates:
+            keys = list(map(Windowed, keys, rows["start"].tolist(), rows["end"].tolist()))
+        elif self.by_time is not None:
+            keys = list(zip(keys, rows["ts"].tolist(), strict=True))
+        return list(zip(keys, values, strict=True))
+
+    @property
+    def _aggregates(self) -> bool:
+        """Whether it has windows or sessions."""
+        return self.by_time is not None and self.by_time.content != "records"
+
+    def _of_key(self, key: Any, low: int, high: int) -> dict[str, Any]:
+        assert self.by_time is not None
+        wire = pa.array([self._bytes(key)], pa.large_binary())
+        hashes, versions = hash_keys(wire, self.bits), self.versions()
+        home = int(partition_of(hashes, len(versions))[0])
+        return self.by_time.of_key(versions[home], hashes, wire, low, high)
 
     @contextmanager
     def _located(self, **where: Any) -> Iterator[None]:
@@ -289,36 +332,3 @@ def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **w
         if other != mark:
             what = f"the keys {first!r} and {key!r} would be one key of the dict to be returned"
             raise StateError(what, code="CS-711", where={**where, "key": key}, next=step)
-
-
-Records = dict[str, Any]
-"""Columns key, value, ts."""
-
-
-def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high: int) -> Records:
-    """The records of one key from ``low`` to ``high``, by timestamp, then arrival."""
-    bounds = np.array([max(low, version.horizon)]), np.array([high])
-    parts: list[Columns] = []
-    for run in version.snapshot().segments():
-        _, rows = run.match_range(hashes, key, *bounds)
-        parts.append(take_all(run.columns, rows))
-    found = merge([Run(part) for part in parts], drop_gone=True)
-    return _named(found.columns, np.lexsort((found["n"], found["s"])))
-
-
-def all_records(versions: Sequence[Version]) -> Records:
-    """All records of a store, by the bytes of the key, then timestamp, then arrival."""
-    live = [version.snapshot().live().columns for version in versions]
-    columns = concat_all(
-        [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
-    )
-    keys = pl.Series("key", columns["key"])
-    order = pl.DataFrame({"key": keys, "s": columns["s"], "n": columns["n"]}).select(
-        pl.arg_sort_by("key", "s", "n")
-    )
-    return _named(columns, order.to_series().to_numpy().astype(np.int64))
-
-
-def _named(columns: Columns, order: np.ndarray) -> Records:
-    rows = take_all(columns, order)
-    return {"key": rows["key"], "value": rows["value"], "ts": rows["s"]}

@@ -186,7 +186,8 @@ class _Verification:
         if manifest.batch > min(commit.id for commit in commits):
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
         application, bounds = self.application, partition_bounds(partitions)
-        anywhere = store in (*application.placed, *application.derived, *application.by_key2)
+        placed = (*application.placed, *application.derived, *application.by_key2, *application.anywhere)
+        anywhere = store in placed
         low, high = (0, 1 << 64) if anywhere else (bounds[partition], bounds[partition + 1])
         for number, level in enumerate(manifest.levels):
             above = -1

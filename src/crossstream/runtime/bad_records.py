@@ -6,7 +6,7 @@ until it fits, and its headers say so. The whole record is put into a file if th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJo
 from crossstream.operators.table_join.kernel import Given
 from crossstream.records import REASON, Header, decode_headers, encode_headers
 from crossstream.runtime.batch import Batch, Policy, Report
+from crossstream.runtime.error_headers import STACKTRACE, as_kafka_says
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import UNDECODABLE
@@ -33,6 +34,7 @@ from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
 
+_FIX_RECORD = "fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)"
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
 
 Part = Literal["key", "value"]
@@ -67,13 +69,15 @@ class Failures:
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
                 where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
-                next="fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
+                next=_FIX_RECORD,
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
-            self._bury(
-                self.decoding, node, changes, [(r, f"undecodable {part}: {why}") for r, why in reasons]
-            )
+            refused = [
+                Refusal(r, f"undecodable {part}: {why}", SerdeError(why, code="CS-402", next=_FIX_RECORD))
+                for r, why in reasons
+            ]
+            self._bury(self.decoding, node, changes, refused)
         return _readable(changes.without(rows))
 
     def failed(
@@ -94,8 +98,8 @@ class Failures:
             raise self.error(node, changes, first)
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
-            reasons = [(f.row, type_and_text(_of_user(f.error))) for f in failures]
-            self._bury(self.processing, node, changes, reasons, given, forms)
+            refused = [Refusal(f.row, type_and_text(_of_user(f.error)), _of_user(f.error)) for f in failures]
+            self._bury(self.processing, node, changes, refused, given, forms)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
         """The error of one failed row, with its place."""
@@ -165,28 +169,38 @@ class Failures:
         policy: Policy,
         node: Node,
         changes: Changes,
-        reasons: Sequence[tuple[int, str]],
+        refused: Sequence[Refusal],
         joined: Given | None = None,
         forms: Forms | None = None,
     ) -> None:
-        rows = np.array([row for row, _ in reasons])
-        taken = changes.take(rows)
+        taken = changes.take(np.array([one.row for one in refused]))
         forms = forms or (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
         key, value = letters(forms, taken, joined)
         given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
         assert policy.topic is not None
         limit = self.limit(policy.topic)
-        columns = zip(key.to_pylist(), value.to_pylist(), taken.ts.tolist(), given, reasons, strict=True)
-        whole = [
-            Letter(k, v, ts, decode_headers(own), (REASON, _utf8(why)), self._where(node, changes, row))
-            for k, v, ts, own, (row, why) in columns
-        ]
+        columns = zip(key.to_pylist(), value.to_pylist(), taken.ts.tolist(), given, refused, strict=True)
+        whole = []
+        for k, v, ts, own, one in columns:
+            place = self.place(node, changes, one.row)
+            reason = REASON, _utf8(one.reason)
+            errors = as_kafka_says(one.error, place)
+            whole.append(Letter(k, v, ts, decode_headers(own), reason, _where(place), errors))
         self.write(policy.topic, as_records([letter.within(limit, policy.spill) for letter in whole]))
 
-    def _where(self, node: Node, changes: Changes, row: int) -> list[Header]:
-        place = self.place(node, changes, row)
-        known = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
-        return [(name, _utf8(str(value))) for name, value in known.items() if value is not None]
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row that becomes a dead letter: why, in one line, and the error."""
+
+    row: int
+    reason: str
+    error: BaseException
+
+
+def _where(place: Mapping[str, object]) -> list[Header]:
+    known = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
+    return [(name, _utf8(str(value))) for name, value in known.items() if value is not None]
 
 
 def _utf8(text: str) -> bytes:
@@ -245,7 +259,10 @@ _NAME_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter. ``headers``: the record's own; ``reason``, ``place``: those that say why, and where."""
+    """A dead letter. ``headers``: the record's own; ``reason``, ``place``: those that say why, and where.
+
+    ``errors``: what Kafka Streams says of both.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -253,6 +270,7 @@ class Letter:
     headers: Sequence[Header]
     reason: Header
     place: Sequence[Header]
+    errors: Sequence[Header] = ()
 
     @property
     def size(self) -> int:
@@ -261,13 +279,20 @@ class Letter:
 
     @property
     def all_headers(self) -> list[Header]:
-        return [*self.headers, self.reason, *self.place]
+        return [*self.headers, self.reason, *self.place, *self.errors]
 
     def within(self, limit: int | None, folder: str | None) -> Letter:
-        """The letter, cut if it is larger than ``limit``; a file of ``folder`` has then all of it, if there is one."""
+        """The letter, cut if it is larger than ``limit``; a file of ``folder`` has then all of it, if there is one.
+
+        It first loses its stack trace, then all that Kafka Streams says: that is no part of the record.
+        """
         if limit is None or self.size <= limit:
             return self
-        return (self if folder is None else self.spilled(folder)).fitting(limit)
+        for errors in ([header for header in self.errors if header[0] != STACKTRACE], []):
+            lean = replace(self, errors=errors)
+            if lean.size <= limit:
+                return lean
+        return (lean if folder is None else lean.spilled(folder)).fitting(limit)
 
     def fitting(self, limit: int) -> Letter:
         """The letter with at most ``limit`` bytes: as much as fits of its reason, key, own headers and value.

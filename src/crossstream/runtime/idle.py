@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, Source, StreamStreamJoin, StreamTableJoin, lineage
-from crossstream.planning.plan import BUFFER, WAITING, Plan
+from crossstream.planning.plan import BUFFER, SUPPRESSED, WAITING, Plan
+from crossstream.planning.steps import AggregateStep
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
@@ -116,10 +117,14 @@ class Listener:
 
 
 def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether records may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
-    waiting = {
-        store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
-    }
+    """Whether records or windows may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
+    kinds = (WAITING.kind, BUFFER.kind, SUPPRESSED.kind)
+    waiting = {store.name for store in plan.stores.values() if store.layout.kind in kinds}
+    waiting.update(
+        step.store
+        for step in plan.steps
+        if isinstance(step, AggregateStep) and getattr(plan.topology[step.node], "emit_final", False)
+    )
     return any(rows and partition.rpartition("/")[0] in waiting for partition, (rows, _) in state.items())
 
 

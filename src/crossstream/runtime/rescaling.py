@@ -84,6 +84,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     is_same = partitions == before.partitions
     stays = {store: one for store, one in before.versions.items() if is_same and store not in placements}
     held = {store: _open(log.root, before, store) for store in before.versions if store not in stays}
+    _check_where_they_belong(log, application, before, held)
     ways = {**dict.fromkeys(application.by_key2, by_second_key(partitions)), **placements}
     made = {
         store: _cut(log.root, store, versions, before.partitions, partitions, batch, ways.get(store))
@@ -154,6 +155,23 @@ def _check_placed(log: BatchLog, application: Application, placements: Mapping[s
             where={"folder": str(log.root)},
             next="start the application with another number of partitions: it places them again",
         )
+
+
+def _check_where_they_belong(
+    log: BatchLog, application: Application, before: Commit, held: Mapping[str, Versions]
+) -> None:
+    """Rows that a processor put under another key than its record's would move away from the processor."""
+    bounds = partition_bounds(before.partitions)
+    for store in sorted(held.keys() & set(application.anywhere)):
+        for pid, version in held[store].items():
+            runs = [segment.run["h"] for part in version.parts for segment in part.segments if segment.rows]
+            if any(int(h[0]) < bounds[pid] or int(h[-1]) >= bounds[pid + 1] for h in runs):
+                raise StateError(
+                    f"a processor has put rows into {store} under keys of other state partitions than its records'",
+                    code="CS-730",
+                    where={"folder": str(log.root), "store": store, "partition": pid},
+                    next="keep the number of partitions; or put rows under the keys of the records only",
+                )
 
 
 def _check_finished(log: BatchLog, before: Commit) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 
 from msgspec import structs
 
+from crossstream.durations import to_timestamp
 from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
 from crossstream.runtime.batch import rank_of
 from crossstream.storage.log_entries import SourceRange, Starts
-from crossstream.topics import TopicLog, TopicPartition
+from crossstream.topics import OffsetRange, TopicLog, TopicPartition
 
 logger = logging.getLogger("crossstream.sources")
 
@@ -37,7 +39,7 @@ class SourcePlanner:
     ``log``: None where no source reads topics.
     ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
     ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
-    ``starts``: where sources with ``offset_reset="latest"`` began, now or at a start before that.
+    ``starts``: where sources began that do not begin at the beginning, now or at a start before that.
     ``times``: what knows the times of records that `log` does not.
     """
 
@@ -297,20 +299,32 @@ class SourcePlanner:
 
     def _begin(self, node: Source) -> None:
         """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""
-        latest = node.offset_reset == "latest" and not self.started
+        chooses = node.offset_reset != "earliest" and not self.started
         first = node.name not in self.positions and node.name not in self.starts.sources
         known = self.positions.setdefault(node.name, {})
-        if latest:
+        if chooses:
             self._begin_as_before(node.name)
-        at_end = latest and first and not known
+        chosen = chooses and first and not known
         new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
-        offsets = (self._log.end_offsets if at_end else self._log.begin_offsets)(new) if new else {}
+        offsets = (self._chosen(node, new) if chosen else self._log.begin_offsets(new)) if new else {}
         for tp in new:
             known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
-        if at_end:
+        if chosen:
             self.starts = self.starts.and_of(node.name, known, self.topic_ids)
         if not self.started:
             self._check_lost(node)
+
+    def _chosen(self, node: Source, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where a source begins by its ``offset_reset``: at the end where there is no record of that time or later."""
+        place, ends = node.offset_reset, self._log.end_offsets(partitions)
+        if not isinstance(place, timedelta | datetime):
+            return ends
+        at = place if isinstance(place, datetime) else datetime.now(timezone.utc) - place
+        begins = self._log.begin_offsets(partitions)
+        spans = [OffsetRange(tp.topic, tp.partition, begins[tp], ends[tp]) for tp in partitions]
+        records = sum(span.end - span.start for span in spans)
+        found = self._log.offsets_for_times(spans, max(0, to_timestamp(at)), records)
+        return {tp: ends[tp] if (first := found[tp]) is None else first.offset for tp in partitions}
 
     def _begin_as_before(self, node: str) -> None:
         """Where a start before this one began with a topic of which nothing was committed since."""

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Changes
 from crossstream.errors import SerdeError, StateError
-from crossstream.operators.global_join.kernel import History, WholeTable
-from crossstream.planning.plan import Plan, StoreDef
+from crossstream.graph.nodes import GlobalJoin
+from crossstream.operators.global_join.kernel import Changed, GlobalTable, History, WholeTable
+from crossstream.operators.global_join.view import View
+from crossstream.planning.plan import Plan, StoreDef, ViewDef
 from crossstream.runtime.batch import Batch
 from crossstream.serdes import refusals
 from crossstream.serdes import serde as calls
@@ -162,32 +163,44 @@ class GlobalTables:
     plan: Plan
     batch: Batch
     stores: MemoryStores | FolderStores
-    _opened: dict[str, WholeTable] = field(default_factory=dict)
-    _changes: dict[str, Changes | None] = field(default_factory=dict)
+    _opened: dict[str, GlobalTable] = field(default_factory=dict)
+    _changes: dict[tuple[str, bool], Changed] = field(default_factory=dict)
 
-    def open(self, name: str) -> WholeTable:
-        """A table as it was before the batch, with the changes that the batch makes to it."""
+    def open(self, name: str) -> GlobalTable:
+        """A table as it was before the batch, with the changes that the batch makes to it; or a view over tables."""
         if name not in self._opened:
-            store, places = self.plan.stores[name], range(self.batch.partitions)
-            manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
-            self._opened[name] = WholeTable(
-                [self.stores.open(store, place, manifests.get(place)).snapshot() for place in places],
-                [self._history(store, place, histories.get(place)) for place in places],
-                store.key,
-                store.value,
+            self._opened[name] = (
+                self._view(self.plan.views[name]) if name in self.plan.views else self._whole(name)
             )
         return self._opened[name]
+
+    def _view(self, view: ViewDef) -> View:
+        left, right = self.open(view.left), self.open(view.right)
+        node = self.plan.topology[view.node]
+        assert isinstance(node, GlobalJoin)
+        return View(node, left, right, view.value, self.batch.bits)
+
+    def _whole(self, name: str) -> WholeTable:
+        store, places = self.plan.stores[name], range(self.batch.partitions)
+        manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
+        return WholeTable(
+            [self.stores.open(store, place, manifests.get(place)).snapshot() for place in places],
+            [self._history(store, place, histories.get(place)) for place in places],
+            store.key,
+            store.value,
+        )
 
     def opened(self) -> Iterator[tuple[StoreDef, Snapshot]]:
         """The state partitions of the tables that have been looked up, as they were before the batch."""
         for name, table in self._opened.items():
-            yield from ((self.plan.stores[name], view) for view in table.views)
+            if isinstance(table, WholeTable):
+                yield from ((self.plan.stores[name], view) for view in table.views)
 
-    def changes(self, name: str) -> Changes | None:
-        """The last change that the batch makes of each key of a table, in order of the hash; None if there is none."""
-        if name not in self._changes:
-            self._changes[name] = self.open(name).changes()
-        return self._changes[name]
+    def changes(self, name: str, every: bool = False) -> Changed:
+        """What the batch changes in a table: see `GlobalTable.changes`."""
+        if (name, every) not in self._changes:
+            self._changes[name, every] = self.open(name).changes(every)
+        return self._changes[name, every]
 
     def _history(self, store: StoreDef, place: int, ref: SegmentRef | None) -> History | None:
         return None if ref is None else History.from_run(self.stores.recall(store, place, ref))

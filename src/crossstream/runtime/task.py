@@ -341,7 +341,7 @@ def in_turn(
 
     ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
     there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
-    make what it lacks, or to react to the clock or to a global table.
+    make what it lacks, or to react to the clock, a timer or a global table.
     """
     waiting: dict[tuple[int, int], list[Block]] = {}
 
@@ -358,5 +358,6 @@ def in_turn(
         reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
         for pid in range(batch.partitions):
             blocks = waiting.pop((number, pid), [])
-            if blocks or reacts or any(not has(store, pid) for store in part.derived):
+            ticks = any(has(store, pid) for store in part.timers)
+            if blocks or reacts or ticks or any(not has(store, pid) for store in part.derived):
                 yield from sorted_out(later(number, pid, blocks))

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crossstream.durations import Duration, to_milliseconds
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.serde import Serde
+from crossstream.serdes.windowed import WindowedSerde
 
 __all__ = [
     "Serde",
@@ -27,11 +29,13 @@ __all__ = [
     "int64",
     "json",
     "left_or_right",
+    "session_windowed",
     "string",
     "uuid",
+    "windowed",
 ]
 
-_NOT_YET = ("avro", "confluent_avro", "debezium_json", "windowed")
+_NOT_YET = ("avro", "confluent_avro", "debezium_json")
 
 if not TYPE_CHECKING:  # a type checker knows that they are missing
 
@@ -132,3 +136,26 @@ def left_or_right(left: Serde, right: Serde) -> Serde:
     LeftOrRight(left=None, right=7)
     """
     return LeftOrRightSerde(left, right)
+
+
+def windowed(inner: Serde, size: Duration) -> Serde:
+    """`Windowed` keys of windows of one size: the key, then the start in 8 bytes (Kafka's TimeWindowedSerializer).
+
+    ``size``: a duration; of hopping windows their size, of sliding windows their time difference. Columns: a struct of
+    key, start and end.
+
+    >>> windowed(string(), "1 minute").deserialize(b"ada" + (60_000).to_bytes(8, "big"))
+    Windowed(key='ada', start=60000, end=120000)
+    """
+    return WindowedSerde(inner, to_milliseconds(size, "size", minimum=1))
+
+
+def session_windowed(inner: Serde) -> Serde:
+    """`Windowed` keys of sessions: the key, then the end and the start in 8 bytes each (SessionWindowedSerializer).
+
+    Columns: a struct of key, start and end.
+
+    >>> session_windowed(string()).serialize(("ada", 1, 2)).hex()
+    '61646100000000000000020000000000000001'
+    """
+    return WindowedSerde(inner)

@@ -22,6 +22,7 @@ from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.serde import Serde
+from crossstream.serdes.windowed import WindowedSerde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
 """Types for `json(type)` that every process has."""
@@ -38,10 +39,12 @@ _NAMED = MappingProxyType(
 
 
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right" or "own".
+    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed"
+    or "own".
 
     ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
-    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys.
+    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these
+    windows.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: Any = None
     is_plain: bool = False
     sides: tuple[Described, ...] = ()
+    size: int | None = None
 
 
 @lru_cache(maxsize=1)
@@ -67,6 +71,8 @@ def describe(serde: Serde) -> Described:
         return Described(name, "known")
     if isinstance(serde, LeftOrRightSerde):
         return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
+    if isinstance(serde, WindowedSerde):
+        return Described(name, "windowed", sides=(describe(serde.inner),), size=serde.size)
     if isinstance(serde, SchemaJson):
         return Described(name, "schema", as_data(serde.dtype))
     if isinstance(serde, TypedJson):
@@ -116,6 +122,8 @@ def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
     if described.kind == "left_or_right":
         left, right = (made(side, given) for side in described.sides)
         return LeftOrRightSerde(left, right)
+    if described.kind == "windowed":
+        return WindowedSerde(made(described.sides[0], given), described.size)
     dtype = None if described.columns is None else of_data(described.columns)
     if described.kind == "schema" and dtype is not None:
         return SchemaJson(dtype)

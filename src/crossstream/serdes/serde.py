@@ -254,6 +254,10 @@ def serialize(serde: Serde, value: Any) -> bytes | None:
     return bytes(data)
 
 
+def deserialize(serde: Serde, data: bytes) -> Any:
+    return _called(serde, refusals.undecodable, serde.deserialize, data)
+
+
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
     data = _called(serde, refusals.unencodable, serde.encode_objects, values)
     return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))

@@ -91,6 +91,7 @@ def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partit
         starts=Starts() if found is None else found.starts,
         by_key2=plan.by_key2,
         tables=plan.tables,
+        anywhere=plan.anywhere,
         state_id=(found.state_id if found is not None else "") or uuid.uuid4().hex,
     )
 

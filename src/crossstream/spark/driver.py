@@ -38,6 +38,10 @@ class Halted(Exception):
     """Ends the query of the DataFrame sources between two of its micro-batches."""
 
 
+_LOOK_SECONDS = 0.05
+"""How often a paused batch looks whether it may begin, or has to end."""
+
+
 class Engine:
     """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
 
@@ -71,6 +75,8 @@ class Engine:
         self._feed = FrameFeed(self._take_frame)
         self._is_halted: Callable[[], bool] = lambda: False
         self._has_failed = False
+        self.resumed = threading.Event()
+        self.resumed.set()
         self._runner: int | None = None
         self._epoch = -1
         self._frames: tuple[str, ...] = ()
@@ -190,6 +196,10 @@ class Engine:
                 return False
             return self._run(ends)
 
+    def note_pause(self) -> None:
+        """Takes the time until now for a pause: it was no silence of the sources."""
+        self._listener.since = milliseconds()
+
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
         frame = united(self.topology, self._frames, self._token)
@@ -200,6 +210,8 @@ class Engine:
 
     def _take_frame(self, frame: Any, epoch: int) -> None:
         """A micro-batch of the DataFrame sources; of those that were committed before a restart nothing is taken."""
+        while not self.resumed.wait(_LOOK_SECONDS) and not (self._has_failed or self._is_halted()):
+            pass  # paused
         with self._batch_lock:
             if self._has_failed or self._is_halted():
                 raise Halted("the application is stopped; the rows come again at its next start")

@@ -21,6 +21,7 @@ from crossstream.errors import ConfigError, CrossStreamError, caller_location
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
+from crossstream.query.views import view_of_folder
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import Progress, call_listener, check_listener
@@ -28,7 +29,7 @@ from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
 
-Status = Literal["created", "running", "stopping", "stopped", "failed"]
+Status = Literal["created", "running", "paused", "stopping", "stopped", "failed"]
 
 IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
 """Pause between two looks for new records, at first and after some seconds without any."""
@@ -72,6 +73,8 @@ class SparkStreams:
         self._closes_itself = False
         self._stop = threading.Event()
         self._over = threading.Event()
+        self._resumed = threading.Event()
+        self._resumed.set()
         self._error: Exception | None = None
         self._status: Status = "created"
         self._progress = Progress()
@@ -93,8 +96,26 @@ class SparkStreams:
 
     @property
     def status(self) -> Status:
-        """created, running, stopping, stopped or failed."""
-        return self._status
+        """created, running, paused, stopping, stopped or failed."""
+        return "paused" if self._status == "running" and self.is_paused else self._status
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no batch begins, because of `pause`."""
+        return not self._resumed.is_set()
+
+    def pause(self) -> None:
+        """Lets no other batch begin until `resume`; one that runs is finished. Returns at once.
+
+        State stays open and can be queried, and no other application may take it. Before `start`, and after `stop`,
+        it counts for the next start. Source: KIP-834.
+        """
+        self._resumed.clear()
+        self._wake()
+
+    def resume(self) -> None:
+        """Lets batches begin again after `pause`. Stream time did not move with the clock meanwhile."""
+        self._resumed.set()
 
     @property
     def progress(self) -> Progress:
@@ -142,7 +163,7 @@ class SparkStreams:
         Ctrl-C in it loses nothing: the next call continues from the last commit, and repeats the batch that ran.
         Several threads may call it: of an application that was not started one call follows the other, and
         `start` waits for them. Raises what the application fails with; `ConfigError` CS-233 if it had failed before,
-        if it is stopped meanwhile, or in a listener or another function that a batch calls.
+        if it is paused or stopped, or in a listener or another function that a batch calls.
         """
         if self._is_inside():
             raise _called_inside("process_available()")
@@ -152,6 +173,7 @@ class SparkStreams:
             self._refuse_failed()
             if stop.is_set() or self._status == "stopping":
                 raise self._stopped_early()
+            self._refuse_paused()
             if self._status != "running":
                 self._process(stop)
                 return
@@ -196,8 +218,10 @@ class SparkStreams:
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
-        """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
-        return open_own(self._state, self.plan, name)
+        """A queryable store, or a view; it shows committed batches only. `StateError` CS-710 if there is none."""
+        is_store = any(store.public == name for store in self.plan.stores.values())
+        view = None if is_store else view_of_folder(self._state, self.plan, name)
+        return view or open_own(self._state, self.plan, name)
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -214,6 +238,7 @@ class SparkStreams:
 
     def _opened(self) -> Engine:
         engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
+        engine.resumed = self._resumed
         try:
             engine.open(self._session.open)
         except BaseException:
@@ -251,11 +276,15 @@ class SparkStreams:
                 self._end()
         self._raise_error()
         if not through:
+            self._refuse_paused()
             raise self._stopped_early()
 
     def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
         try:
-            return engine.run_until(engine.inputs.end_offsets(), stop.is_set)
+            through = engine.run_until(engine.inputs.end_offsets(), lambda: stop.is_set() or self.is_paused)
+            if not through and not stop.is_set():
+                self._close_engine()  # with the query of DataFrame rows that the pause has ended
+            return through
         except Exception as error:
             self._fail(error)
             return False
@@ -275,11 +304,12 @@ class SparkStreams:
         with self._turn:
             engine.hurried += 1  # what is there is asked for: nothing waits for what may come
             try:
-                self._turn.wait_for(lambda: is_processed() or over.is_set())
+                self._turn.wait_for(lambda: is_processed() or over.is_set() or self.is_paused)
             finally:
                 engine.hurried -= 1
         self._raise_error()
         if not is_processed():
+            self._refuse_paused()
             raise self._stopped_early()
 
     def _set(self, event: threading.Event) -> None:
@@ -298,6 +328,10 @@ class SparkStreams:
         try:
             engine.feed(once=False)
             while not stop.is_set():
+                if self.is_paused:
+                    self._resumed.wait(MOST_IDLE_SECONDS)
+                    engine.note_pause()
+                    continue
                 started = time.monotonic()
                 worked = engine.run_next()
                 if engine.hurried:  # what is waited for may be gone, with its topic, without a batch
@@ -330,6 +364,15 @@ class SparkStreams:
                 code="CS-233",
                 where={"application": self.config.application_id},
                 next="make a new SparkStreams to run it again",
+            )
+
+    def _refuse_paused(self) -> None:
+        if self.is_paused:
+            raise ConfigError(
+                "the application is paused: no batch begins",
+                code="CS-233",
+                where={"application": self.config.application_id},
+                next="call resume(), then process_available()",
             )
 
     def _stopped_early(self) -> ConfigError:

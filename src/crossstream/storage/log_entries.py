@@ -59,13 +59,17 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
+    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout.
+
+    ``window_size``: of its windows, in ms.
+    """
 
     store: str
     kind: str
     key: Described
     value: Described
     history: int | None = None
+    window_size: int | None = None
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -75,10 +79,11 @@ class Application(msgspec.Struct, frozen=True):
     can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
     puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made again when the partitions change.
-    ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
+    ``by_key2``: those whose rows are in the state partition of their second key. ``anywhere``: those of processors,
+    whose rows are in the state partition of the record that they were put with. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
-    ``offset_reset="latest"``. ``state_id``: the same in copies of the folder, and in no other one.
+    another ``offset_reset`` than "earliest". ``state_id``: the same in copies of the folder, and in no other one.
     """
 
     application_id: str
@@ -92,6 +97,7 @@ class Application(msgspec.Struct, frozen=True):
     starts: Starts = Starts()
     by_key2: tuple[str, ...] = ()
     tables: dict[str, tuple[str, ...]] = {}
+    anywhere: tuple[str, ...] = ()
     state_id: str = ""
     format: int = FORMAT
 

@@ -149,10 +149,15 @@ class Snapshot:
         return merge(self.segments(), drop_gone=True)
 
     def has_live_from(self, oldest: int) -> bool:
-        """Whether a live row has this timestamp or a newer one; only of records. Their values are not looked at."""
+        """Whether a live row has this timestamp or a newer one; only of rows by time. Values are not looked at."""
         runs = self.segments()
         if any(run["gone"].any() for run in runs):
-            runs = [merge([Run({name: run[name] for name in _RECORD}) for run in runs], drop_gone=True)]
+            runs = [
+                merge(
+                    [Run({name: run[name] for name in _RECORD if name in run.columns}) for run in runs],
+                    drop_gone=True,
+                )
+            ]
         return any((run["s"] >= oldest).any() for run in runs)
 
 

@@ -20,6 +20,9 @@ from crossstream.storage.columns import (
     take_all,
 )
 
+_BY_TIME = ("windowed", "suppressed", "deduplicated")
+"""How kinds of stores begin whose rows expire by time, beside those of records."""
+
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
 
@@ -48,13 +51,13 @@ class Layout:
 
     @property
     def expires(self) -> bool:
-        """Whether rows get too old to matter: records by time, which nothing replaces."""
-        return self.numbered
+        """Whether rows get too old to matter, by ``s``: records, which nothing replaces, and windows."""
+        return self.numbered or self.kind.startswith(_BY_TIME)
 
     @property
     def versioned(self) -> bool:
         """Whether a key has a row for each time at which its value changed."""
-        return self.sort == "int64" and not self.numbered
+        return self.sort == "int64" and not self.expires
 
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:

@@ -6,7 +6,8 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from crossstream.durations import Duration, Timestamp, to_milliseconds, to_times
 from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Source
-from crossstream.planning.plan import Plan
+from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan, read_as
 from crossstream.planning.planner import plan_topology
+from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
+from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, in_turn
@@ -42,7 +45,17 @@ __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
-Kind = Literal["key-value", "versioned", "window"]
+Kind = Literal["key-value", "versioned", "window", "session"]
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        KEY_VALUE.kind: "key-value",
+        VERSIONED.kind: "versioned",
+        WINDOW.kind: "window",
+        WINDOWED.kind: "window",
+        SESSIONS.kind: "session",
+    }
+)
+"""The kind of store by its layout."""
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -190,12 +203,12 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, duration: Duration) -> None:
         """Ends the current batch and moves the driver's clock.
 
-        Only ``idle_after`` depends on the clock: without a record for so long, it moves the stream time of joins
-        that wait.
+        Timers of processors on the clock fire. And ``idle_after`` depends on the clock: without a record for so long,
+        it moves the stream time of operators that wait.
         """
         self.commit()
         self._clock += to_milliseconds(duration)
-        if self._idle_after is not None:
+        if self._idle_after is not None or any(part.timers for part in self.plan.parts):
             self._run_batch()
 
     def get_key_value_store(self, name: str) -> StoreReader:
@@ -217,8 +230,12 @@ class TopologyTestDriver:
         return self._store(name, "versioned")
 
     def get_window_store(self, name: str) -> StoreReader:
-        """The store of this name in which a stream join keeps records; `StateError` CS-710 without one."""
+        """The store of this name with windows, or with records of a stream join; `StateError` CS-710 without one."""
         return self._store(name, "window")
+
+    def get_session_store(self, name: str) -> StoreReader:
+        """The store of sessions of this name; `StateError` CS-710 if the topology has none."""
+        return self._store(name, "session")
 
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
@@ -292,7 +309,13 @@ class TopologyTestDriver:
         spans = tuple(self._spans(before))
         silence, wants = self._silence(), self._partnerless.wants_keys
         batch = Batch(
-            self._batch, spans, self._partitions, bits=self._bits, silence=silence, wants_keys=wants
+            self._batch,
+            spans,
+            self._partitions,
+            bits=self._bits,
+            silence=silence,
+            clock=self._clock,
+            wants_keys=wants,
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
@@ -373,8 +396,15 @@ class TopologyTestDriver:
             for position, span in enumerate(ordered)
         ]
 
+    def _tables(self) -> GlobalTables:
+        """The global tables as they are now."""
+        stores = MemoryStores(dict(self._stores.versions))
+        return GlobalTables(self.plan, Batch(self._batch, (), self._partitions, bits=self._bits), stores)
+
     def _store(self, name: str, kind: Kind) -> StoreReader:
         public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
+        if name not in public and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
+            return view
         if name not in public:
             names = ", ".join(sorted(public)) or "none"
             raise StateError(
@@ -383,18 +413,19 @@ class TopologyTestDriver:
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, getter = public[name], public[name].layout.kind.replace("-", "_")
-        if store.layout.kind != kind:
+        store, own = public[name], _KINDS[read_as(public[name].layout.kind)]
+        if own != kind:
             raise StateError(
-                f"{name!r} is a {store.layout.kind} store, not a {kind} store",
+                f"{name!r} is a {own} store, not a {kind} store",
                 code="CS-710",
                 where={"store": name},
-                next=f"call get_{getter}_store({name!r})",
+                next=f"call get_{own.replace('-', '_')}_store({name!r})",
             )
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
+        by_time, hashed = ByTime.of(store.layout, store.window_size), not store.anywhere
         return StoreReader(
-            name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
+            name, store.key, store.value, versions, store.history, self._bits, hashed=hashed, by_time=by_time
         )

@@ -32,9 +32,10 @@ from crossstream.columns.changes import Asked, Changes, concat_headers
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
-from crossstream.operators.table.kernel import as_changed
+from crossstream.operators.table.kernel import as_changed, headers_in
 from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import LEFT
@@ -231,7 +232,7 @@ class _Subscriptions:
         begins, ends = chain[np.append(True, ~follows)], chain[np.append(~follows, True)]
         return cls(subs, h, group, heads, keys, first, before, after, last, begins, ends)
 
-    def kept(self, serde: Serde | None, bits: int) -> Run:
+    def kept(self, serde: Serde | None, bits: int, with_headers: bool) -> Run:
         """The rows of the store after the batch; ``limit``: those in front of it found what was there before."""
         primary = self.changes.extra[PRIMARY]
         columns: dict[str, Column] = {
@@ -243,6 +244,8 @@ class _Subscriptions:
             "ts": self.changes.ts,
             "gone": (self.changes.extra[INSTRUCTION] <= DELETE_KEY_AND_PROPAGATE).astype(np.uint8),
         }
+        if with_headers:
+            columns["headers"] = headers_in(self.changes)
         if self.ends is None or self.begins is None:
             return sort_rows({**columns, "limit": self.before})
         return sort_rows({**take_all(columns, self.ends), "limit": self.before[self.begins]})
@@ -262,38 +265,60 @@ def resolve(
     emit: Emit,
     bits: int,
     chunk: int,
+    headers: Headers | None = None,
 ) -> Iterator[Joined]:
     """The results of a batch, in chunks of about ``chunk`` rows.
 
     ``subscriptions``, ``answers``, ``right``: net changes, or every change in arrival order. ``right_rows`` looks up
     the right table *before* them. ``view``: the subscription store, which this updates. ``asked``: counts left rows
-    with a foreign key, and right rows, for which those that refer to them are partners.
+    with a foreign key, and right rows, for which those that refer to them are partners. ``headers``: of the results;
+    None: of what triggers them.
     """
     if answers.rows:
-        yield _without_partner(joiner, answers, serdes)
+        yield _without_partner(joiner, answers, serdes, headers)
     was, puts = Snapshot(view.layout, view.levels), Puts.of(right, bits)
     subs = _Subscriptions.of(emit, subscriptions, right, puts, bits)
     referred = np.zeros(right.rows, bool)
     kept = None
     if subscriptions.rows:
-        kept = subs.kept(serdes.value, bits)
+        kept = subs.kept(serdes.value, bits, "headers" in view.layout.names)
         view.put(dict(kept.columns))
-        yield from _from_left(kind, joiner, subs, puts.changes, right_rows, serdes, asked[0], referred)
+        yield from _from_left(
+            kind, joiner, subs, puts.changes, right_rows, serdes, asked[0], referred, headers
+        )
     if right.rows:
         there = ~puts.changes.value.missing()
         exists = there | (kind == "left")
-        for lefts, primary, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
+        for lefts, primary, own, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
             referred[rows] = True
-            yield _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
+            joined = _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
+            if headers is not None:
+                of_rows = _of_present(puts.changes.headers, puts.changes.value)
+                of_rows = None if of_rows is None else take_or_null(of_rows, rows)
+                joined = _with_headers(joined, headers_of(headers, own, of_rows))
+            yield joined
         asked[1].count(there, there & referred)
 
 
-def _without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
+def _with_headers(joined: Joined, headers: Column | None) -> Joined:
+    return replace(joined, changes=replace(joined.changes, headers=headers))
+
+
+def _of_present(headers: Column | None, values: Values) -> Column | None:
+    """The headers of rows that are there: a delete has none."""
+    if headers is None:
+        return None
+    return take_or_null(headers, np.where(values.missing(), -1, np.arange(values.rows)))
+
+
+def _without_partner(joiner: Function, answers: Changes, serdes: Serdes, headers: Headers | None) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
     left, right = answers.value, nulls(answers.rows, serdes.right)
     results = evaluate_where(~left.missing(), joiner, keys, left=left, right=right)
     changes = replace(answers, key=keys, value=results.values, old=None, extra={})
+    if headers is not None:
+        changes = replace(changes, headers=headers_of(headers, _of_present(answers.headers, left), None))
     return Joined.of(changes, results.failures, left, right)
 
 
@@ -306,6 +331,7 @@ def _from_left(
     serdes: Serdes,
     asked: Asked,
     referred: np.ndarray,
+    headers: Headers | None,
 ) -> Iterator[Joined]:
     """Results triggered by left rows: each sees the right row as the changes in front of ``after`` leave it.
 
@@ -331,6 +357,10 @@ def _from_left(
     times = np.where(there, np.maximum(picked.ts, seen.ts[rows]), picked.ts)
     result = replace(picked, key=keys, value=made.values, ts=times, old=None, extra={})
     later = _right_was_later(result, np.where(asking, put[rows], -1), right)
+    if headers is not None:
+        of_rows = None if seen.headers is None else take_or_null(seen.headers, rows)
+        own = _of_present(picked.headers, picked.value)
+        later = replace(later, headers=headers_of(headers, own, of_rows))
     yield Joined.of(later, made.failures, picked.value, partners)
 
 
@@ -355,29 +385,31 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
 
 def _answered(
     subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: Serde | None, chunk: int
-) -> Iterator[tuple[Values, Column, np.ndarray]]:
-    """Left rows and the right changes that come while they refer to them: value, primary key, index of the change."""
+) -> Iterator[tuple[Values, Column, Column | None, np.ndarray]]:
+    """Left rows and the right changes that come while they refer to them: value, primary key, headers, change."""
     changes = subs.changes
     live = np.flatnonzero(
         (changes.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE) & (subs.after < subs.until)
     )
     for rows, positions in _expanded(subs.after[live], subs.until[live], chunk):
-        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), positions
+        own = None if changes.headers is None else take_or_null(changes.headers, live[rows])
+        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), own, positions
     ends = np.append(puts.starts[1:], len(puts.rank))
     for queries, columns in was.scan(puts.hashes, puts.keys, chunk):
         moved, limit = _moved(kept, columns)
         if not len(moved) and len(puts.starts) == len(
             puts.rank
         ):  # each right row once, and it answers all of them
-            yield Values(serde, wire=columns["value"]), columns["key2"], queries
+            yield Values(serde, wire=columns["value"]), columns["key2"], columns.get("headers"), queries
             continue
         until = ends[queries]
         until[moved] = limit
         for rows, positions in _expanded(puts.starts[queries], until, chunk):
-            value, primary = columns["value"], columns["key2"]
+            value, primary, own = columns["value"], columns["key2"], columns.get("headers")
             if len(rows) < len(queries) or not is_sorted(rows):
                 value, primary = take(value, rows), take(primary, rows)
-            yield Values(serde, wire=value), primary, positions
+                own = None if own is None else take(own, rows)
+            yield Values(serde, wire=value), primary, own, positions
 
 
 def _expanded(start: np.ndarray, stop: np.ndarray, chunk: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -8,7 +8,14 @@ from crossstream import serdes
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import ForeignKeyJoin, FrameSource, Node, Source
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
+from crossstream.planning.plan import (
+    REFERENCES,
+    REFERRERS,
+    SUBSCRIPTIONS,
+    SUBSCRIPTIONS_HEADERS,
+    Flow,
+    StoreDef,
+)
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
@@ -76,7 +83,7 @@ def subscribe(
     store = builder.put(
         StoreDef(
             name=builder.inner_store(node, "subscriptions"),
-            layout=SUBSCRIPTIONS,
+            layout=SUBSCRIPTIONS_HEADERS if node.headers in ("left", "both") else SUBSCRIPTIONS,
             round=second,
             key=key,
             value=flow.value,

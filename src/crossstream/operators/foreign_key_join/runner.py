@@ -153,6 +153,7 @@ class ResolveRunner(Runner):
             emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
+            headers=node.headers,
         )
         for joined in chunks:
             yield from self.joined(joined)
@@ -170,6 +171,7 @@ class ResolveRunner(Runner):
             flow.value,
             emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
+            headers=node.headers,
         )
         if unreferred is not None:
             yield from self.joined(unreferred)

@@ -16,6 +16,7 @@ import numpy as np
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
@@ -23,7 +24,7 @@ from crossstream.operators.table.kernel import Rows, as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import RIGHT
-from crossstream.storage.columns import EMPTY_BYTES, take
+from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
 
 _NEVER = np.iinfo(np.int64).min
@@ -40,11 +41,13 @@ def unreferenced(
     *,
     emit: Emit,
     bits: int,
+    headers: Headers | None = None,
 ) -> Joined | None:
     """The changes of the rows of right keys, or None. ``either``: serde of the result's keys.
 
-    ``subscriptions``: in arrival order, with `REFERS`; ``right``: net right changes, or every change. ``right_rows``
-    looks up the right table before them. ``referrers``: the store of counts, which this updates.
+    ``headers``: see `resolve`. ``subscriptions``: in arrival order, with `REFERS`; ``right``: net right changes, or
+    every change. ``right_rows`` looks up the right table before them. ``referrers``: the store of counts, which this
+    updates.
     """
     moves = subscriptions.where(subscriptions.extra[REFERS] != 0)
     if not moves.rows and not right.rows:
@@ -81,7 +84,11 @@ def unreferenced(
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
     rights = now.values.take(rows)
     made = evaluate_where(alone[rows], joiner, result.key, left=lefts, right=rights)
-    return Joined.of(result.with_value(made.values), made.failures, lefts, rights)
+    result = result.with_value(made.values)
+    if headers is not None:
+        of_rows = None if now.headers is None else take_or_null(now.headers, rows)
+        result = replace(result, headers=headers_of(headers, None, of_rows))
+    return Joined.of(result, made.failures, lefts, rights)
 
 
 @dataclass(frozen=True, slots=True)

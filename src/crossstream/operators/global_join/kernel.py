@@ -6,10 +6,10 @@ inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from crossstream.columns.changes import Asked, Changes, concat_changes, some_giv
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
 from crossstream.operators.table.kernel import Rows
@@ -25,6 +26,58 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Rows that were looked up. ``failures``: those on which a function of a view failed; they are not there."""
+
+    rows: Rows
+    failures: list[Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Changes that a batch makes to a table; None: none. ``failures``: as in `Looked`, of rows of the changes."""
+
+    changes: Changes | None
+    failures: list[Failure]
+
+
+class GlobalTable(Protocol):
+    """A table that is whole in every task: one that is kept, or a view. Hashes are sorted."""
+
+    @property
+    def key(self) -> Serde | None: ...
+
+    @property
+    def value(self) -> Serde | None: ...
+
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
+        """The value of each key just before a moment; null where there is no row, or a function failed."""
+        ...
+
+    def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
+        """The row of each key just before a moment."""
+        ...
+
+    def before(self, hashes: np.ndarray, keys: Column) -> Looked:
+        """The row of each key before the batch."""
+        ...
+
+    def changes(self, every: bool = False) -> Changed:
+        """The last change that the batch makes of each key, or ``every`` one."""
+        ...
+
+    def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
+        """All rows before the batch, piece by piece: hashes, keys, values."""
+        ...
+
+    def some_key(self) -> Values | None:
+        """The key of a row; None if there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +89,9 @@ class WholeTable:
     key: Serde | None
     value: Serde | None
 
-    def values(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Values:
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
         """The value that each key had just before (``major``, ``minor``), null where there was no row.
 
         ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
@@ -45,10 +100,10 @@ class WholeTable:
         first = np.ones(len(hashes), bool)
         first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
         if first.all():
-            return Values(self.value, wire=match.gather("value"))
+            return Values(self.value, wire=match.gather("value")), []
         rows = np.flatnonzero(first)
         once = Match(match.segments, match.segment[rows], match.row[rows])
-        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1), []
 
     def some_key(self) -> Values | None:
         """The key of a row, also of one that the batch brings; None if there is none."""
@@ -56,22 +111,36 @@ class WholeTable:
         fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
         return next((key for key in chain(before, fresh) if key is not None), None)
 
-    def changes(self) -> Changes | None:
-        """The last change that the batch makes of each key, in order of the hash; None if it makes none."""
-        nets = [history.net(self.key, self.value) for history in self.histories if history is not None]
-        return concat_changes(nets) if nets else None
+    def changes(self, every: bool = False) -> Changed:
+        """The last change that the batch makes of each key, in order of the hash, or every one, in order of arrival."""
+        histories = [history for history in self.histories if history is not None]
+        if not histories:
+            return Changed(None, [])
+        if every:
+            parts = [history.every(self.key, self.value) for history in histories]
+            return Changed(by_arrival(concat_changes(parts)), [])
+        return Changed(concat_changes([history.net(self.key, self.value) for history in histories]), [])
 
-    def every_change(self) -> Changes | None:
-        """Every change that the batch makes, in order of arrival; None if it makes none."""
-        parts = [history.every(self.key, self.value) for history in self.histories if history is not None]
-        return by_arrival(concat_changes(parts)) if parts else None
-
-    def before(self, hashes: np.ndarray, keys: Column) -> Rows:
+    def before(self, hashes: np.ndarray, keys: Column) -> Looked:
         """The rows of these keys before the batch; ``hashes`` sorted."""
         never = np.full(len(hashes), np.iinfo(np.int64).min)
-        match = self._match(hashes, keys, never, never)
+        return self.rows(hashes, keys, never, never)
+
+    def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
+        """The row that each key had just before (``major``, ``minor``); ``hashes`` sorted."""
+        match = self._match(hashes, keys, major, minor)
         values = Values(self.value, wire=match.gather("value"))
-        return Rows(~values.missing(), values, np.asarray(match.gather("ts")))
+        keeps = bool(self.views) and "headers" in self.views[0].layout.names
+        headers = match.gather("headers") if keeps else None
+        return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
+
+    def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
+        """All rows before the batch, piece by piece: hashes, keys, values."""
+        for view in self.views:
+            live = view.live()
+            for start in range(0, live.rows, _PIECE):
+                part = live.slice(start, min(start + _PIECE, live.rows))
+                yield part["h"], part["key"], Values(self.value, wire=part["value"])
 
     def _match(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Match:
         pieces: list[Run] = []
@@ -97,6 +166,9 @@ class WholeTable:
 
 
 _LATEST = np.iinfo(np.int64).max
+
+_PIECE = 65_536
+"""Rows that a scan gives at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +270,20 @@ class LookedUp:
 
 
 def look_up(
-    kind: Kind, key_selector: Function, joiner: Function, records: Changes, table: WholeTable, *, bits: int
+    kind: Kind,
+    key_selector: Function,
+    joiner: Function,
+    records: Changes,
+    table: GlobalTable,
+    *,
+    bits: int,
+    both_keys: bool = False,
+    headers: Headers | None = None,
 ) -> LookedUp:
-    """The results of ``records``, which may be in any order."""
+    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too.
+
+    ``headers``: of the results; None: of the records.
+    """
     selected = evaluate(key_selector, records.key, value=records.value)
     keys, wrong = serialized(selected.values, table.key, "the selected key")
     failures = [*selected.failures, *wrong]
@@ -215,29 +298,48 @@ def look_up(
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
-    rows = _rows(records, asking, Values(table.key, wire=keys), table, bits)
+    rows, of_rows, unresolved = _rows(
+        records, asking, Values(table.key, wire=keys), table, bits, headers in ("right", "both")
+    )
+    failures += unresolved
+    failed[[failure.row for failure in unresolved]] = True
     found, asked = ~rows.missing(), Asked()
     asked.count(asks, found)
     keep = found if kind == "inner" else ~(failed | no_value)
     kept = np.flatnonzero(keep)
     left = records.take(kept)
-    joined = evaluate(joiner, left.key, left=left.value, right=rows.take(kept))
+    sides = {"left": left.value, "right": rows.take(kept)}
+    if both_keys:
+        sides = {"other_key": Values(table.key, wire=keys).take(kept), **sides}
+    joined = evaluate(joiner, left.key, **sides)
     failures += [failure.at(kept[failure.row]) for failure in joined.failures]
     results = replace(left, value=joined.values, old=None, extra={})
+    if headers is not None:
+        of_rows = None if of_rows is None else take(of_rows, kept)
+        results = replace(results, headers=headers_of(headers, left.headers, of_rows))
     if joined.failures:
         results = results.without([failure.row for failure in joined.failures])
     return LookedUp(results, failures, dropped, asked, Values(table.key, wire=keys).take(asking[:1]))
 
 
-def _rows(records: Changes, asking: np.ndarray, keys: Values, table: WholeTable, bits: int) -> Values:
-    """The row that each record finds, null where it finds none."""
+def _rows(
+    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int, with_headers: bool
+) -> tuple[Values, Column | None, list[Failure]]:
+    """The row that each record finds, null where it finds none; its headers; the records that a view failed on."""
     if not len(asking):
-        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary()))
+        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary())), None, []
     wire = keys.take(asking).wire()
     hashes = hash_keys(wire, bits)
     order = stable_order(hashes)
     asked = asking[order]
-    found = table.values(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
+    at = hashes[order], wire.take(order), records.major[asked], records.minor[asked]
+    of_rows = None
+    if with_headers:
+        looked = table.rows(*at)
+        found, of_rows, failures = looked.rows.values, looked.rows.headers, looked.failures
+    else:
+        found, failures = table.values(*at)
     index = np.full(records.rows, -1, np.int64)
     index[asked] = np.arange(len(asked))
-    return found.take(index)
+    failures = [failure.at(asked[failure.row]) for failure in failures]
+    return found.take(index), None if of_rows is None else take_or_null(of_rows, index), failures

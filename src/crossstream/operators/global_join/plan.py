@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from crossstream.graph.names import inner
-from crossstream.graph.nodes import ForeignKeyJoin, Source, StoreSpec, StreamGlobalJoin
+from crossstream.graph.nodes import ForeignKeyJoin, GlobalJoin, Source, StoreSpec, StreamGlobalJoin
 from crossstream.operators.foreign_key_join.plan import left_of, subscribe
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, StoreDef
+from crossstream.planning.plan import StoreDef, ViewDef
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
+from crossstream.serdes.json_plain import Kept
 
 
 def plan_global_table(builder: PlanBuilder, node: Source) -> None:
@@ -21,7 +22,7 @@ def plan_global_table(builder: PlanBuilder, node: Source) -> None:
     store = before.put(
         StoreDef(
             name=spec.name or f"{node.name}@global",
-            layout=KEY_VALUE,
+            layout=builder.layout(node),
             round=1,
             key=records.key,
             value=records.value,
@@ -33,6 +34,13 @@ def plan_global_table(builder: PlanBuilder, node: Source) -> None:
     before.steps.append(
         GlobalStep(node=node.name, round=1, inputs=(before.arrive(records, 1, node),), store=store.name)
     )
+
+
+def plan_view(builder: PlanBuilder, node: GlobalJoin) -> None:
+    """No step: each look-up resolves it."""
+    left, right = (builder.global_stores[name] for name in node.parents)
+    name = builder.global_stores[node.name] = inner(node.name, "view")
+    builder.views[name] = ViewDef(node.name, left, right, node.value_type or Kept())
 
 
 def plan_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> None:
@@ -60,8 +68,8 @@ def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     flow = left_of(builder, node, left)
     number = builder.earliest(flow)
     arrived = builder.arrive(flow, number, node)
-    whole = builder.stores[builder.global_stores[table.name]]
-    asks, answers, store = subscribe(builder, node, flow, arrived, whole.key, (number, number))
+    assert table.key is not None
+    asks, answers, store = subscribe(builder, node, flow, arrived, table.key, (number, number))
     out = builder.flow_of(node, node.name, number, True)
     builder.steps.append(
         GlobalResolveStep(
@@ -70,7 +78,7 @@ def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
             inputs=(asks.name, answers.name),
             output=out.name,
             subscriptions=store.name,
-            table=whole.name,
+            table=builder.global_stores[table.name],
             changelog=builder.emits_changelog(node),
         )
     )

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.evaluate import Failure
+from crossstream.columns.hashing import partition_of
+from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
+from crossstream.operators.foreign_key_join.kernel import (
+    INSTRUCTION,
+    PRIMARY,
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    Serdes,
+    resolve,
+)
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
-from crossstream.operators.global_join.kernel import History, look_up
+from crossstream.operators.global_join.kernel import Changed, History, look_up
 from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.stream_join.partners import LEFT, RIGHT
-from crossstream.operators.table.kernel import upsert
+from crossstream.operators.table.kernel import Rows, upsert
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
 from crossstream.serdes import Serde
+from crossstream.storage.columns import Column
 
 
 class GlobalRunner(Runner):
@@ -54,7 +68,16 @@ class StreamGlobalJoinRunner(Runner):
         node: graph.StreamGlobalJoin = self.node
         report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
-        found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
+        found = look_up(
+            node.kind,
+            node.key_selector,
+            node.joiner,
+            records,
+            table,
+            bits=self.task.batch.bits,
+            both_keys=node.both_keys,
+            headers=node.headers,
+        )
         report.count_dropped(node.name, found.dropped)
         self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)
         if found.failures:
@@ -75,11 +98,18 @@ class GlobalResolveRunner(Runner):
         asking, left_key = self.task.flow(asked), self.task.flow(alone).key
         subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
         table = self.task.global_tables.open(self.step.table)
-        right = (
-            table.every_change() if self.step.changelog else self.task.global_tables.changes(self.step.table)
-        )
+        changed = self.task.global_tables.changes(self.step.table, self.step.changelog)
+        right, unresolved = changed.changes, dict[Any, Failure]()
+        if changed.failures:
+            self._report_changes(changed)
         if subscriptions is None and answers is None and right is None:
             return
+
+        def right_rows(hashes: np.ndarray, keys: Column) -> Rows:
+            looked = table.before(hashes, keys)
+            unresolved.update((keys[failure.row].as_py(), failure) for failure in looked.failures)
+            return looked.rows
+
         store = self.task.stores(self.step.subscriptions)
         looking = Asked(), Asked()
         chunks = resolve(
@@ -89,18 +119,44 @@ class GlobalResolveRunner(Runner):
             no_subscriptions(asking, counted=False) if subscriptions is None else subscriptions,
             no_changes(left_key, asking.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
-            table.before,
+            right_rows,
             Serdes(left_key, asking.value, table.value),
             looking,
             emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
+            headers=node.headers,
         )
         for joined in chunks:
             yield from self.joined(joined)
+        if unresolved and subscriptions is not None:
+            self._report_looked_up(subscriptions, unresolved, left_key)
         # Each partition gets all changes of the global table; those that no left row here refers to do not count.
         lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
         self.report_asked(lefts, store.some_key, table.some_key)
+
+    def _report_changes(self, changed: Changed) -> None:
+        """Changes of a view that a function failed on: reported once, by the partition of the key."""
+        step = next(one for one in self.task.plan.steps if getattr(one, "table", None) == self.step.table)
+        changes = changed.changes
+        if changes is None or step is not self.step:
+            return
+        places = partition_of(changes.hashes(self.task.batch.bits), self.task.batch.partitions)
+        mine = [failure for failure in changed.failures if places[failure.row] == self.task.number]
+        if mine:
+            view = self.task.node(self.task.plan.views[self.step.table].node)
+            self.task.failures.failed(view, changes, mine)
+
+    def _report_looked_up(
+        self, subscriptions: Changes, unresolved: Mapping[Any, Failure], key: Serde
+    ) -> None:
+        """Left rows that looked up a row of a view that a function failed on."""
+        asks = subscriptions.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+        left = replace(subscriptions, key=Values(key, wire=subscriptions.extra[PRIMARY])).where(asks)
+        wanted = subscriptions.where(asks).key.wire().to_pylist()
+        failures = [unresolved[one].at(row) for row, one in enumerate(wanted) if one in unresolved]
+        if failures:
+            self.task.failures.failed(self.node, left, failures)
 
     def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
         """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""

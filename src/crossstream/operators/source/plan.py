@@ -8,6 +8,7 @@ from dataclasses import replace
 from crossstream.columns.functions import WHOLE, Fields, Function, columns_of, fields_of
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import (
+    Aggregate,
     Branch,
     Filter,
     ForeignKeyJoin,
@@ -206,7 +207,7 @@ def _readers_of(topology: Graph, node: Node) -> Readers:
         if isinstance(child, _FORWARDING):
             if child.value not in (None, node.value):  # read by one serde, and written by another
                 return ANY_READER
-        elif not reads:
+        elif not (reads or _only_counts(child, node)):
             return ANY_READER
         found += reads
     callables = any(function is None or function.expression is None for function, _ in found)
@@ -227,6 +228,15 @@ def _reads(node: Node, parent: str) -> Iterator[tuple[Function | None, Fields]]:
         )
     if isinstance(node, Sink) and (node.topic_of or node.partitioner):
         yield None, None
+
+
+def _only_counts(node: Node, source: Node) -> bool:
+    """Whether an operator counts records, and reads no value; one that gets them in another serde does."""
+    if not isinstance(node, Aggregate) or any(
+        serde not in (None, source.value) for serde in node.group_values
+    ):
+        return False
+    return node.operator == "count" or (node.columns is not None and not node.columns.fields)
 
 
 def _fields_read(function: Function) -> Fields:
@@ -253,4 +263,6 @@ def _over_values(node: Node, parent: str) -> list[Function | None]:
             *getattr(node, "foreign_keys", ()),
             getattr(node, "key_selector", None),
         ]
+    if isinstance(node, Aggregate) and node.columns is not None and node.group_values[0] is None:
+        found += node.columns.fields
     return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]

@@ -13,6 +13,7 @@ from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
 from crossstream.operators.stream_join.partners import (
@@ -28,7 +29,16 @@ from crossstream.operators.stream_join.partners import (
 )
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import EMPTY_BYTES, Column, Columns, concat_all, take, take_all, valid
+from crossstream.storage.columns import (
+    EMPTY_BYTES,
+    Column,
+    Columns,
+    concat_all,
+    take,
+    take_all,
+    take_or_null,
+    valid,
+)
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
 
@@ -335,11 +345,15 @@ def _columns(events: Events) -> list[np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes results of events. ``serdes``: of the values of the left and of the right side."""
+    """Makes results of events. ``serdes``: of the values of the left and of the right side.
+
+    ``headers``: of the results; None: those of the record whose key they have.
+    """
 
     joiner: Function
     key: Serde | None
     serdes: tuple[Serde | None, Serde | None]
+    headers: Headers | None = None
 
     def results(
         self, records: Records, sides: tuple[Changes, Changes], pieces: Pieces, events: Events
@@ -355,9 +369,15 @@ class Maker:
             np.where(events.what == PAIR, np.maximum(events.ts, own), events.ts),
             records.major[events.trigger],
             records.minor[events.trigger],
-            _headers(pieces, events),
+            self._headers(pieces, events),
         )
         return Joined.of(changes, outcome.failures, left, right, events.side)
+
+    def _headers(self, pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:
+        if self.headers is None:
+            return _headers(pieces, events.piece, events.row)
+        sides = (_headers(pieces, *_of_side(events, side)) for side in SIDES)
+        return headers_of(self.headers, *sides)
 
     def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
         position = _positions(pieces, events.piece, events.row)
@@ -368,14 +388,18 @@ class Maker:
 
     def _values(self, records: Records, values: Values, pieces: Pieces, events: Events, side: int) -> Values:
         """Of a side; ``values``: those of its records in the batch, which may be decoded already."""
-        own = events.side == side
-        piece = np.where(own, events.piece, events.partner_piece)
-        row = np.where(own, events.row, events.partner_row)
+        piece, row = _of_side(events, side)
         position = _positions(pieces, piece, row)
         if position is not None and values.rows:
             return values.take(np.where(position < 0, -1, records.row[position]))
         column, index = pieces.gather("value", piece, row)
         return Values(self.serdes[side], wire=column).take(index)
+
+
+def _of_side(events: Events, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """The piece and row of each event's record of a side, −1 for none."""
+    own = events.side == side
+    return np.where(own, events.piece, events.partner_piece), np.where(own, events.row, events.partner_row)
 
 
 def _positions(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> np.ndarray | None:
@@ -389,8 +413,8 @@ def _positions(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> np.ndarray
     return position
 
 
-def _headers(pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:
+def _headers(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> pa.LargeBinaryArray | None:
     if all(run["headers"].null_count == run.rows for run in pieces.runs):
         return None
-    column, index = pieces.gather("headers", events.piece, events.row)
-    return column.take(pa.array(index))
+    column, index = pieces.gather("headers", piece, row)
+    return take_or_null(column, index)

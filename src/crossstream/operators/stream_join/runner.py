@@ -92,7 +92,7 @@ class StreamStreamJoinRunner(Runner):
         return StreamJoin(
             node.kind,
             Window(node.before, node.after, node.grace),
-            Maker(node.joiner, left.key, (left.value, right.value)),
+            Maker(node.joiner, left.key, (left.value, right.value), node.headers),
             node.eager,
             self.step.inputs[0] == self.step.inputs[1],
         )

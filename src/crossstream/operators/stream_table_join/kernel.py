@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from crossstream.columns.changes import Asked, Changes, concat_changes
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import (
     Puts,
     arrival_numbers,
@@ -31,10 +32,17 @@ from crossstream.columns.order import (
     running_maximum_of,
 )
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.table.kernel import as_stored, find_versions, latest_versions, lookup
+from crossstream.operators.table.kernel import (
+    as_stored,
+    find_versions,
+    headers_at,
+    headers_in,
+    latest_versions,
+    lookup,
+)
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, concat_all, take, take_all
+from crossstream.storage.columns import Column, concat_all, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
 
@@ -183,10 +191,11 @@ class TableHistory:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The row that each record sees: its row in ``values``, −1 for none."""
+    """The row that each record sees: its row in ``values``, −1 for none. ``headers``: of these, if they are kept."""
 
     values: Values
     index: np.ndarray
+    headers: Column | None = None
 
 
 def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
@@ -202,17 +211,30 @@ def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Chang
 
 
 def join_stream_table(
-    kind: Kind, joiner: Function, stream: Changes, table: TableHistory, asked: Asked, *, bits: int
+    kind: Kind,
+    joiner: Function,
+    stream: Changes,
+    table: TableHistory,
+    asked: Asked,
+    *,
+    bits: int,
+    headers: Headers | None = None,
 ) -> Joined:
-    """The results of admitted records, in their order and with their timestamps. A null key finds no row."""
+    """The results of admitted records, in their order and with their timestamps. A null key finds no row.
+
+    ``headers``: of the results; None: of the records.
+    """
     seen = see(stream, table, bits)
     found = seen.index >= 0
     asked.count(~stream.key.missing(), found)
     if kind == "inner":
-        stream, seen = stream.where(found), Seen(seen.values, seen.index[found])
+        stream, seen = stream.where(found), Seen(seen.values, seen.index[found], seen.headers)
     rows = seen.values.take(seen.index)
     results = evaluate(joiner, stream.key, left=stream.value, right=rows)
     changes = replace(stream, value=results.values, old=None, extra={}, lost=None)
+    if headers is not None:
+        of_rows = None if seen.headers is None else take_or_null(seen.headers, seen.index)
+        changes = replace(changes, headers=headers_of(headers, stream.headers, of_rows))
     return Joined.of(changes, results.failures, stream.value, rows)
 
 
@@ -225,7 +247,7 @@ def see(stream: Changes, table: TableHistory, bits: int) -> Seen:
     seen = _see_rows(sight, table) if table.history is None else _see_versions(sight, table, table.history)
     index = np.full(stream.rows, -1, np.int64)
     index[keyed[sight.order]] = seen.index
-    return Seen(seen.values, index)
+    return Seen(seen.values, index, seen.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +301,18 @@ def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
     index = np.where(state.present, np.arange(len(sight.hashes)), -1)[sight.group]
     changed = sight.changed()
     if not len(changed):
-        return Seen(state.values, index)
+        return Seen(state.values, index, state.headers)
     records = sight.records
     before = table.puts_before(records.major[changed], records.minor[changed])
     put = sight.last_put(changed, before)
     gone = sight.puts.changes.value.missing()
     index[changed] = np.where(put < 0, index[changed], np.where(gone[put], -1, state.values.rows + put))
-    return Seen(concat_values([state.values, as_stored(sight.puts.changes.value, table.serde)]), index)
+    values = concat_values([state.values, as_stored(sight.puts.changes.value, table.serde)])
+    return Seen(values, index, _with_puts(state.headers, sight))
+
+
+def _with_puts(headers: Column | None, sight: _Sight) -> Column | None:
+    return None if headers is None else pa.concat_arrays([headers, headers_in(sight.puts.changes)])
 
 
 def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
@@ -294,7 +321,7 @@ def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
     before = table.puts_before(sight.records.major, sight.records.minor)
     keys = take(sight.keys, sight.group)
     match, ts = find_versions(table.before, sight.hashes[sight.group], keys, sight.records.ts)
-    values, index = _distinct(match, table.serde)
+    values, index, headers = _distinct(match, table)
     changed = sight.changed()
     if len(changed):
         put = _latest_put(sight, changed, before[changed])
@@ -302,18 +329,20 @@ def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
         index[changed] = np.where(newer, values.rows + put, index[changed])
         ts[changed] = np.where(newer, puts.ts[put], ts[changed])
         values = concat_values([values, as_stored(puts.value, table.serde)])
+        headers = _with_puts(headers, sight)
     index[_forgotten(sight, table, history, before, ts)] = -1
     gone = np.append(values.missing(), True)
-    return Seen(values, np.where(gone[index], -1, index))
+    return Seen(values, np.where(gone[index], -1, index), headers)
 
 
-def _distinct(match: Match, serde: Serde | None) -> tuple[Values, np.ndarray]:
+def _distinct(match: Match, table: TableHistory) -> tuple[Values, np.ndarray, Column | None]:
     """The versions found, neighbours that found the same one sharing it, and the row of each among them."""
     new = match.found
     new[1:] &= (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
     heads = np.flatnonzero(new)
-    values = Match(match.segments, match.segment[heads], match.row[heads]).gather("value")
-    return Values(serde, wire=values), np.where(match.found, np.cumsum(new) - 1, -1)
+    once = Match(match.segments, match.segment[heads], match.row[heads])
+    values = Values(table.serde, wire=once.gather("value"))
+    return values, np.where(match.found, np.cumsum(new) - 1, -1), headers_at(table.before, once)
 
 
 def _latest_put(sight: _Sight, rows: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -44,7 +44,9 @@ class StreamTableJoinRunner(Runner):
                 looking = self._leaving(looking, self.step.buffer)
         if looking is not None and looking.rows:
             history, asked, bits = self._table(table), Asked(), self.task.batch.bits
-            joined = join_stream_table(node.kind, node.joiner, looking, history, asked, bits=bits)
+            joined = join_stream_table(
+                node.kind, node.joiner, looking, history, asked, bits=bits, headers=node.headers
+            )
             self.report_asked(asked, partial(some_given, looking.key), self._some_key)
             yield from self.joined(joined)
         elif table is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_key, last_per_key, last_per_trigger, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, take
+from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 
 BEHIND = "behind"
@@ -49,11 +50,12 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table looked up by key: present or not, value, timestamp of the value (ms)."""
+    """Rows of a table looked up by key: present or not, value, its timestamp (ms), headers if they are kept."""
 
     present: np.ndarray
     values: Values
     ts: np.ndarray
+    headers: Column | None = None
 
 
 def upsert(
@@ -99,7 +101,18 @@ def _upsert_changelog(
 def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
     """The rows of the keys (``hashes`` sorted) in an unversioned table."""
     match = view.lookup(hashes, keys)
-    return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
+    ts = np.asarray(match.gather("ts"))
+    return Rows(match.found, Values(serde, wire=match.gather("value")), ts, headers_at(view, match))
+
+
+def headers_at(view: Snapshot, match: Match) -> Column | None:
+    """The headers of the rows found; None where the store keeps none."""
+    return match.gather("headers") if "headers" in view.layout.names else None
+
+
+def headers_in(changes: Changes) -> Column:
+    """The headers as a column, which has nulls where no row has any."""
+    return pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
 
 
 def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarray) -> Rows:
@@ -107,12 +120,19 @@ def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarr
     changed = change >= 0
     if not changed.any():
         index = np.where(before.present, np.arange(len(before.present)), -1)
-        return Rows(before.present[row], before.values.take(index[row]), before.ts[row])
-    values = concat_values([before.values, as_stored(changes.value, before.values.serde)])
+        headers = None if before.headers is None else take_or_null(before.headers, index[row])
+        return Rows(before.present[row], before.values.take(index[row]), before.ts[row], headers)
+    made = before.values.made()  # by a view: its rows are stored nowhere
+    after = changes.value if made else as_stored(changes.value, before.values.serde)
+    values = concat_values([before.values, after])
     present = np.where(changed, ~changes.value.missing()[change], before.present[row])
     index = np.where(changed, before.values.rows + change, row)
     ts = np.where(changed, changes.ts[change], before.ts[row])
-    return Rows(present, values.take(np.where(present, index, -1)), ts)
+    index = np.where(present, index, -1)
+    headers = None
+    if before.headers is not None:
+        headers = take_or_null(pa.concat_arrays([before.headers, headers_in(changes)]), index)
+    return Rows(present, values.take(index), ts, headers)
 
 
 def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
@@ -121,6 +141,7 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
         "key": net.key.wire(),
         "value": net.value.wire(serde),
         "ts": net.ts,
+        "headers": headers_in(net),
         "gone": net.value.missing().astype(np.uint8),
     }
 
@@ -220,7 +241,8 @@ def version_at(
     ``present``: there is such a version; its value is null if it is a delete.
     """
     match, ts = find_versions(view, hashes, keys, times)
-    return Rows(match.found, Values(serde, wire=match.gather("value")), np.where(match.found, ts, -1))
+    values, ts = Values(serde, wire=match.gather("value")), np.where(match.found, ts, -1)
+    return Rows(match.found, values, ts, headers_at(view, match))
 
 
 def find_versions(
@@ -299,5 +321,6 @@ def _version_rows(
         "s": sorted_.ts[rows],
         "key": take(sorted_.key.wire(), rows),
         "value": take(sorted_.value.wire(serde), rows),
+        "headers": take(headers_in(sorted_), rows),
         "gone": np.zeros(len(rows), np.uint8),
     }

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 
 from crossstream.columns.changes import Asked, Changes, both_sides
 from crossstream.columns.evaluate import Failure, evaluate_where
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.stream_join.partners import RIGHT
-from crossstream.operators.table.kernel import Rows, as_stored
+from crossstream.operators.table.kernel import Rows, as_stored, headers_in
 from crossstream.storage.columns import Column, take_or_null
 
 Kind = Literal["inner", "left", "outer"]
@@ -81,6 +83,7 @@ class _Side:
     ts: np.ndarray
     now: np.ndarray
     before: np.ndarray
+    headers: Column | None = None
 
     def is_now(self) -> np.ndarray:
         return np.asarray(self.present[self.now])
@@ -105,10 +108,12 @@ def join_tables(
     bits: int,
     want_old: bool = False,
     changelog: bool = False,
+    wanted: Headers | None = None,
 ) -> Joined:
     """The changes of the result. Joiner: (left value, right value), None for a missing side.
 
-    ``changelog``: keeps the result of each event, not only the last one of each key.
+    ``wanted``: the headers of the result; None: of the event. ``changelog``: keeps the result of each event, not only
+    the last one of each key.
     """
     both = both_sides(left, right)
     keys, ts, major, minor = both.key, both.ts, both.major, both.minor
@@ -126,7 +131,8 @@ def join_tables(
 
     def side(changes: Changes, other: Changes, rows: Lookup, own: np.ndarray, offset: int) -> _Side:
         if kind == "inner" and not other.rows and not want_old:  # results do not depend on its old rows
-            return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
+            headers = None if wanted is None else headers_in(changes)
+            return _Side(~changes.value.missing(), changes.value, changes.ts, order, order, headers)
         return _side(changes, rows(key_hashes, key_bytes), order, own, group, start, offset)
 
     lefts = side(left, right, left_rows, ~is_right, 0)
@@ -159,6 +165,9 @@ def join_tables(
         minor[event],
         None if both.headers is None else take_or_null(both.headers, event),
     )
+    if wanted is not None:
+        sides = _picked_headers(lefts, lefts.now[kept]), _picked_headers(rights, rights.now[kept])
+        changes = replace(changes, headers=headers_of(wanted, *sides))
     if want_old:
         was = (lefts.before[kept], rights.before[kept]) if changelog else (group[kept], group[kept])
         had = _exists(kind, lefts.present[was[0]], rights.present[was[1]])
@@ -189,7 +198,7 @@ def _side(
     offset: int,
 ) -> _Side:
     if not changes.rows:
-        return _Side(state.present, state.values, state.ts, group, group)
+        return _Side(state.present, state.values, state.ts, group, group, state.headers)
     keys = len(state.present)
     latest = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
     known = latest >= start
@@ -201,6 +210,7 @@ def _side(
         np.concatenate([state.ts, changes.ts]),
         now,
         before,
+        None if state.headers is None else pa.concat_arrays([state.headers, headers_in(changes)]),
     )
 
 
@@ -264,6 +274,12 @@ def _timestamps(
         return np.asarray(np.maximum(ts, other))
     own = np.where(merged, np.maximum(ts, _previous(ts)), ts)
     return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
+
+
+def _picked_headers(side: _Side, rows: np.ndarray) -> Column | None:
+    return (
+        None if side.headers is None else take_or_null(side.headers, np.where(side.present[rows], rows, -1))
+    )
 
 
 def _picked(side: _Side, rows: np.ndarray) -> Values:

@@ -38,6 +38,7 @@ class TableJoinRunner(Runner):
             bits=self.task.batch.bits,
             want_old=self.step.old,
             changelog=self.step.changelog,
+            wanted=node.headers,
         )
         self.report_asked(asked, stores[0].some_key, stores[1].some_key)
         yield from self.joined(joined)

@@ -79,6 +79,26 @@ def test_functions_with_the_key_of_the_stream(partitions: int, commit_every: int
 
 
 @pytest.mark.parametrize("kind", ["inner", "left"])
+def test_a_joiner_with_four_arguments_gets_both_keys(kind: str) -> None:
+    orders = [
+        ("o1", {"item": "x", "shop": "s"}, 1),
+        ("o2", {"item": "y", "shop": None}, 1),
+        ("o3", {"shop": "u"}, 2),
+    ]
+
+    def joiner(key: str, other_key: str | None, order: Any, shop: Any) -> list[Any]:
+        return [key, other_key, order.get("item"), shop and shop["city"]]
+
+    for given in (joiner, cs.keyed(joiner)):
+        with run(given, kind=kind, partitions=2, commit_every=9) as driver:
+            pipe(driver, "shops", ("s", {"city": "C"}, 0))
+            pipe(driver, "orders", *orders)
+            driver.commit()
+            alone = [("o2", ["o2", None, "y", None]), ("o3", ["o3", "u", None, None])]
+            assert sorted(read(driver)) == [("o1", ["o1", "s", "x", "C"]), *(alone if kind == "left" else [])]
+
+
+@pytest.mark.parametrize("kind", ["inner", "left"])
 def test_expressions_and_callables_in_one_join(kind: str) -> None:
     joiner = pl.concat_str(pl.col("left").struct.field("item"), pl.col("right").struct.field("city"))
     inputs = [("o1", {"item": "x", "shop": "s"}, 1), ("o2", {"item": "y", "shop": None}, 1), ("o3", None, 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,19 @@ def test_any_letter_fits_any_topic(
         assert (name in marks) == (before != after)
         assert before == after or marks[name] == b"%d" % len(before or b"")
     assert (HEADERS_CUT in marks) == (len(cut.headers) < len(own))
+
+
+def test_what_kafka_says_is_dropped_before_anything_is_cut() -> None:
+    errors = [
+        (f"__streams.errors.{name}", b"e" * size) for name, size in (("message", 300), ("stacktrace", 900))
+    ]
+    whole = replace(letter(b"k", b"v" * 500, [("trace", b"t")]), errors=errors)
+    assert whole.within(whole.size, None) is whole
+    for limit, left in ((whole.size - 1, errors[:1]), (whole.size - 1_000, [])):
+        cut = whole.within(limit, None)
+        assert cut == replace(whole, errors=left)
+        assert cut.size <= limit
+    assert whole.within(600, None).value != whole.value
 
 
 def test_of_a_large_value_nothing_else_is_cut() -> None:

@@ -178,7 +178,7 @@ def test_the_other_side_comes_first_or_is_called_other(name):
         builder.global_table("p", JSON),
     )
     join = getattr(builder.stream("orders", JSON), name)
-    refused("CS-136", lambda: join(table=shops, joiner=joiner), "'other'", f"{name}(other, joiner, [joined])")
+    refused("CS-136", lambda: join(table=shops, joiner=joiner), "'other'", f"{name}(other, joiner, [joined]")
     refused("CS-136", lambda: join(stream=clicks, joiner=joiner, windows=TEN), "'other'", "windows")
     refused("CS-136", lambda: join(global_table=places, joiner=joiner), "'other'", "key_selector=…")
     refused("CS-136", lambda: join(), "'other'", "KStream", "KTable", "GlobalKTable")

@@ -145,7 +145,7 @@ def test_wrong_calls():
     refused(
         "CS-136",
         lambda: orders.join(customers, joiner, key_selector=lambda v: v),
-        "join(other, joiner, [joined])",
+        "join(other, joiner, [joined]",
     )
     refused("CS-101", lambda: cs.Joined(graze=5), "grace")
     refused("CS-101", lambda: cs.Joined(key=serdes.string), "call it")

@@ -183,6 +183,11 @@ final class Joins {
             case "table-table" -> tableTable(join, (l, r) -> joiner.apply(null, l, r));
             case "table-table-fk" -> foreignKey(join, (l, r) -> joiner.apply(null, l, r));
             case "derived" -> derived(join);
+            case "suppress" -> switch (join.type()) {
+                case "time-limit" -> Suppressing.limited(join, table(join.left()));
+                case "window-closes" -> Suppressing.closed(join, stream(join.left()), key(join.left()), value(join.left()));
+                default -> Suppressing.ticking(join, stream(join.left()));
+            };
             default -> throw new IllegalArgumentException("unknown operator " + join.operator());
         };
     }

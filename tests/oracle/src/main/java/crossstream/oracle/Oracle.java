@@ -47,7 +47,11 @@ public final class Oracle {
     private static String answer(String line, Path states, String id) throws JsonProcessingException {
         try {
             JsonNode request = JSON.readTree(line);
-            return JSON.writeValueAsString(Run.run(Case.of(request), states, id));
+            return JSON.writeValueAsString(switch (request.path("operator").asText()) {
+                case "windowed" -> Windowing.run(request, states, id);
+                case "grouped" -> Grouping.run(request, states, id);
+                default -> Run.run(Case.of(request), states, id);
+            });
         } catch (Exception | LinkageError e) {
             ObjectNode failure = JSON.createObjectNode().put("error", describe(e));
             return JSON.writeValueAsString(failure);

@@ -47,6 +47,10 @@ final class Joins {
     }
 
     private void build() {
+        if (arguments.text("mode").startsWith("aggregate-")) {
+            new Aggregations(builder, arguments, prefix).build(arguments.text("mode"));
+            return;
+        }
         KStream<String, byte[]> results = switch (arguments.text("mode")) {
             case "fk" -> foreignKey().toStream();
             case "fk-chain" -> chain().toStream();

@@ -1,0 +1,42 @@
+"""SessionWindowsExample of Confluent's examples: play events of a user that are less than half an hour apart."""
+
+from __future__ import annotations
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON, COUNT = serdes.string(), serdes.json(), serdes.int64()
+GAP, GRACE = "30 minutes", "1 day"
+MINUTE = 60_000
+
+
+def build() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    plays = builder.stream("play-events", cs.Consumed(key=TEXT, value=JSON))
+    sessions = plays.group_by_key().windowed_by(cs.SessionWindows(gap=GAP, grace=GRACE))
+    counts = sessions.count(materialized=cs.Materialized(store="play-events-per-session"))
+    named = counts.to_stream().map(
+        lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays)
+    )
+    named.to("play-events-per-session", cs.Produced(key=TEXT, value=COUNT))
+    return builder.build()
+
+
+def main() -> None:
+    with cs.TopologyTestDriver(build()) as driver:
+        plays = driver.create_input_topic("play-events", TEXT, JSON)
+        counts = driver.create_output_topic("play-events-per-session", TEXT, COUNT)
+        plays.pipe_input("jo", {"song": 5}, timestamp=0)
+        plays.pipe_input("jo", {"song": 6}, timestamp=40 * MINUTE)  # another session
+        plays.pipe_input("jo", {"song": 7}, timestamp=20 * MINUTE)  # joins the two
+        assert counts.read_key_values() == [
+            ("jo@0->0", 1),
+            (f"jo@{40 * MINUTE}->{40 * MINUTE}", 1),
+            ("jo@0->0", None),
+            (f"jo@{40 * MINUTE}->{40 * MINUTE}", None),
+            (f"jo@0->{40 * MINUTE}", 3),
+        ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""TopArticlesLambdaExample of Confluent's examples: the most viewed articles per industry and hour."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON = serdes.string(), serdes.json()
+HOUR = "1 hour"
+WINDOWED = serdes.windowed(TEXT, HOUR)
+TOP = 2
+
+
+def build() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    views = builder.stream("PageViews", cs.Consumed(key=TEXT, value=JSON))
+    articles = views.filter(lambda view: "ARTICLE" in view["flags"])
+    by_article = articles.group_by(lambda view: f"{view['industry']}/{view['page']}", cs.Grouped(key=TEXT))
+    counts = by_article.windowed_by(HOUR).count()
+    by_industry = counts.group_by(industry_of, cs.Grouped(key=WINDOWED, value=JSON))
+    ranked = by_industry.aggregate(dict, add, remove, materialized=cs.Materialized(value=JSON))
+    ranked.to_stream().map_values(top).to("TopNewsPerIndustry", cs.Produced(key=WINDOWED, value=JSON))
+    return builder.build()
+
+
+def industry_of(window: cs.Windowed, views: int) -> tuple[cs.Windowed, list[Any]]:
+    industry, page = window.key.split("/")
+    return cs.Windowed(industry, window.start, window.end), [page, views]
+
+
+def add(pages: dict[str, int], page: list[Any]) -> dict[str, int]:
+    return {**pages, page[0]: page[1]}
+
+
+def remove(pages: dict[str, int], page: list[Any]) -> dict[str, int]:
+    return {name: views for name, views in pages.items() if name != page[0]}
+
+
+def top(pages: dict[str, int]) -> list[str]:
+    return heapq.nlargest(TOP, sorted(pages), key=pages.__getitem__)
+
+
+def main() -> None:
+    with cs.TopologyTestDriver(build()) as driver:
+        views = driver.create_input_topic("PageViews", TEXT, JSON)
+        news = driver.create_output_topic("TopNewsPerIndustry", WINDOWED, JSON)
+        for page in ["a", "b", "b", "c", "c", "c"]:
+            views.pipe_input(None, {"page": page, "industry": "eng", "flags": ["ARTICLE"]})
+        assert news.read_key_values_to_map() == {cs.Windowed("eng", 0, 3_600_000): ["c", "b"]}
+
+
+if __name__ == "__main__":
+    main()

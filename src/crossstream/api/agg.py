@@ -1,0 +1,147 @@
+"""Checks what was passed to ``agg(…)``, and finds out the types of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from crossstream import serdes
+from crossstream.agg import Aggregation
+from crossstream.api.agg_expressions import as_aggregation
+from crossstream.api.checks import function_of
+from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
+from crossstream.columns.functions import Function, other_rows, plain, select
+from crossstream.errors import CrossStreamError, TopologyError, caller_location
+from crossstream.graph.nodes import Node
+
+_EXAMPLE = 'agg(total=cs.agg.sum("price"), average=cs.agg.sum("price") / cs.agg.count())'
+
+
+def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
+    """The aggregates of the values of a node.
+
+    Raises CS-104 for what is not made of aggregates, CS-111 for a field that reads other records, CS-113 for values
+    without a declared type, CS-114 for a field that the type does not have or that cannot be aggregated so.
+    """
+    if not columns:
+        raise TopologyError(
+            "agg without aggregates makes empty rows",
+            code="CS-104",
+            where=caller_location("agg"),
+            next=f"name them: {_EXAMPLE}",
+        )
+    fields: list[tuple[Any, Function]] = []
+    terms: list[Term] = []
+    types: list[pl.DataType] = []
+    results: list[tuple[str, pl.Expr]] = []
+    for name, given in columns.items():
+        given = _made_of_aggregates(name, given)
+        places = []
+        for kind, field in given.terms:
+            term = Term(kind, None if field is None else _number_of(fields, kind, field, node))
+            if term not in terms:
+                terms.append(term)
+                types.append(_type_of(term, name, fields))
+            places.append(pl.col(str(terms.index(term))))
+        results.append((name, _result(name, given, places)))
+    frame = pl.DataFrame([pl.Series(str(number), [], dtype=dtype) for number, dtype in enumerate(types)])
+    dtype = pl.Struct({name: _dtype_of(name, expression, frame) for name, expression in results})
+    _check_json(dtype)
+    return Aggregates(tuple(function for _, function in fields), tuple(terms), tuple(results), dtype)
+
+
+def _made_of_aggregates(name: str, given: Any) -> Aggregation:
+    made = as_aggregation(given) if isinstance(given, pl.Expr) else given
+    if isinstance(made, Aggregation):
+        return made
+    what = "a Polars expression that is not made of aggregates" if isinstance(given, pl.Expr) else repr(given)
+    if callable(given) and getattr(given, "__module__", "") == "crossstream.agg":
+        what = f"the function {given.__name__} itself"
+    raise TopologyError(
+        f"{name} of agg is {what}",
+        code="CS-104",
+        where=caller_location("agg"),
+        next=f"make it of cs.agg.count(), cs.agg.sum(…) and the like: {_EXAMPLE}",
+    )
+
+
+def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node: Node) -> int:
+    """The number of a field; a new one is checked."""
+    if isinstance(field, pl.Expr) and field.meta.is_column():
+        field = field.meta.output_name()
+    for number, (known, _) in enumerate(fields):
+        if known is field or (isinstance(field, str) and isinstance(known, str) and known == field):
+            return number
+    if not isinstance(field, str | pl.Expr):
+        raise TopologyError(
+            f"the field of {kind} is {field!r}",
+            code="CS-104",
+            where=caller_location("agg"),
+            next=f'name a field, as in cs.agg.{kind}("price"), or pass a Polars expression',
+        )
+    expression = pl.col(field) if isinstance(field, str) else field
+    function = function_of("agg", f"field of {kind}", expression, {"value": node})
+    fields.append((field, function))
+    return len(fields) - 1
+
+
+def _type_of(term: Term, name: str, fields: list[tuple[Any, Function]]) -> pl.DataType:
+    """The type of a term. Raises CS-114 for a field that it does not take."""
+    declared = None if term.field is None else fields[term.field][1].returns
+    field = None if declared is None else declared.dtype
+    if term.field is not None and field is None:
+        raise _misfit(f"the type of the field of {name} is not known", "cast it: pl.col(…).cast(pl.Int64)")
+    dtype = result_type(term.kind, field)
+    if dtype is None:
+        cast = "cast it in the expression, for instance pl.col(…).cast(pl.Float64)"
+        raise _misfit(f"{name} of agg is the {term.kind} of a field of type {field}", cast)
+    return dtype
+
+
+def _result(name: str, given: Aggregation, places: list[pl.Expr]) -> pl.Expr:
+    try:
+        made = given.expression(places)
+    except Exception as error:
+        raise _misfit(
+            f"{name} of agg fails: {type(error).__name__}: {error}", "change the expression"
+        ) from error
+    if not isinstance(made, pl.Expr):
+        raise _misfit(f"the function in {name} of agg gives {made!r}", "let it give a Polars expression")
+    strange = set(made.meta.root_names()) - {place.meta.output_name() for place in places}
+    if strange or (other_rows(made) is not None):
+        what = (
+            f"reads {', '.join(map(repr, sorted(strange)))}"
+            if strange
+            else f"combines groups ({other_rows(made)})"
+        )
+        raise TopologyError(
+            f"{name} of agg {what}, beside its aggregates",
+            code="CS-111",
+            where=caller_location("agg"),
+            next="combine aggregates of one group only, by arithmetic and the like",
+        )
+    return made
+
+
+def _dtype_of(name: str, expression: pl.Expr, frame: pl.DataFrame) -> pl.DataType:
+    try:
+        dtype: pl.DataType = plain(select(expression, frame).dtype)
+        return dtype
+    except (pl.exceptions.PolarsError, CrossStreamError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise _misfit(
+            f"{name} of agg does not fit its aggregates: {reason}", "change the expression"
+        ) from None
+
+
+def _check_json(dtype: pl.Struct) -> None:
+    try:
+        serdes.json(dtype)
+    except CrossStreamError as error:
+        raise _misfit(f"agg makes values that JSON does not have: {error.what}", "cast the field") from None
+
+
+def _misfit(what: str, step: str) -> TopologyError:
+    return TopologyError(what, code="CS-114", where=caller_location("agg"), next=step)

@@ -1,0 +1,124 @@
+"""`GlobalKTable`: a table that is whole in every task, and views over two of them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from crossstream.api.checks import REQUIRED, function_of
+from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
+from crossstream.api.options import Named
+from crossstream.api.table_joins import table_join_refusal
+from crossstream.errors import TopologyError, caller_location
+from crossstream.graph.nodes import GlobalJoin, JoinKind
+from crossstream.signatures import refuse_calls
+from crossstream.typing import KeySelector, ValueJoiner
+
+
+class GlobalKTable(Handle):
+    """A table that every record may look up by any key; its topic is read to the end before other records.
+
+    Made by `StreamsBuilder.global_table`, or of two global tables by `join` and `left_join`; never directly.
+    `KStream.join` and `left_join` take it with a ``key_selector``, `KTable.join` and `left_join` with a
+    ``foreign_key``. Sources: KIP-99, semantics 2.4, 3.3.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+    >>> orders, customers = builder.stream("orders", consumed), builder.global_table("customers", consumed)
+    >>> orders.join(customers, lambda order, customer: {**order, "customer": customer["name"]},
+    ...             key_selector=lambda order: order["customer_id"])
+    <KStream orders.join(customers)>
+    """
+
+    __slots__ = ()
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that holds this table; None if `Materialized` named none, or for a view.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
+        >>> StreamsBuilder().global_table("shops", consumed, Materialized(store="shops")).queryable_store_name
+        'shops'
+        """
+        return self._node.queryable_name
+
+    @refuse_calls(table_join_refusal)
+    def join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        key_selector: KeySelector = REQUIRED,
+        named: Named | None = None,
+    ) -> GlobalKTable:
+        """A view over two global tables: each row of this one, with the row of ``other`` that it selects.
+
+        ``key_selector(value)``, or ``(key, value)``, gives the key of ``other``. The view is kept nowhere: each look-up
+        reads both tables and calls the functions. It can be looked up, joined and viewed like a global table. A table
+        that joins it follows both sides; where ``other`` changes, a scan of this table finds the rows that refer to
+        it. Raises CS-135 for anything but a global table of this builder, CS-136 for other arguments. Sources: KIP-99,
+        semantics 2.4.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> shops, cities = builder.global_table("shops", consumed), builder.global_table("cities", consumed)
+        >>> shops.join(cities, lambda shop, city: {**shop, "city": city}, key_selector=lambda shop: shop["city"])
+        <GlobalKTable shops.join(cities)>
+        """
+        return self._view("inner", other, joiner, key_selector, named)
+
+    @refuse_calls(table_join_refusal)
+    def left_join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        key_selector: KeySelector = REQUIRED,
+        named: Named | None = None,
+    ) -> GlobalKTable:
+        """As `join`, and rows that find no row of ``other`` get ``joiner(left, None)``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> shops, cities = builder.global_table("shops", consumed), builder.global_table("cities", consumed)
+        >>> shops.left_join(cities, lambda shop, city: [shop, city], key_selector=lambda shop: shop["city"])
+        <GlobalKTable shops.left_join(cities)>
+        """
+        return self._view("left", other, joiner, key_selector, named)
+
+    def _view(
+        self,
+        kind: JoinKind,
+        other: GlobalKTable,
+        joiner: ValueJoiner,
+        key_selector: KeySelector,
+        named: Named | None,
+    ) -> GlobalKTable:
+        operator, mine = OPERATORS[kind], self._node
+        if not isinstance(other, GlobalKTable):
+            _refuse(operator, other)
+        check_same_builder(operator, self._draft, other._draft)
+        function = function_of(operator, "joiner", joiner, {"left": mine, "right": other._node})
+        node = child(
+            self._draft,
+            GlobalJoin,
+            f"{operator}({other._node.name})",
+            mine,
+            given_name(operator, named),
+            parents=(mine.name, other._node.name),
+            value=None,
+            value_type=function.returns,
+            kind=kind,
+            key_selector=function_of(operator, "key_selector", key_selector, {"value": mine}, by_name=True),
+            joiner=function,
+        )
+        return GlobalKTable(self._draft, node)
+
+
+def _refuse(operator: str, other: object) -> NoReturn:
+    raise TopologyError(
+        f"a GlobalKTable joins a GlobalKTable, not a {type(other).__name__}",
+        code="CS-135",
+        where=caller_location(operator),
+        next="read the topic of the other one by global_table(…), or join from its side: it takes global tables",
+    )

@@ -1,0 +1,458 @@
+"""Grouped streams and tables, and what makes tables of them: count, reduce, aggregate.
+
+A function takes ``(aggregate, value)``, or ``(key, aggregate, value)`` if it requires three arguments. One that returns
+None deletes the group's row. Sources: semantics 3.4, KIP-150 (cogroup), KIP-825 (emit), KIP-904 (tables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar
+
+import polars as pl
+
+from crossstream import serdes
+from crossstream.agg import Aggregation
+from crossstream.api.agg import aggregates_of
+from crossstream.api.checks import (
+    REQUIRED,
+    check_choice,
+    check_option,
+    check_signature,
+    function_of,
+    needed_key,
+)
+from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
+from crossstream.api.options import Grouped, Materialized, Named
+from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
+from crossstream.columns.functions import Function
+from crossstream.durations import Duration
+from crossstream.errors import TopologyError, caller_location
+from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.serdes import Serde
+from crossstream.serdes.windowed import NO_END, WindowedSerde
+
+T = TypeVar("T")
+
+_Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows | Duration
+
+
+class _Grouping(Handle, Generic[T]):
+    """What all groupings share: the grouped nodes, the serde of the groups' keys, and windows if there are any.
+
+    ``table``: makes the `KTable` of a node.
+    """
+
+    __slots__ = ("_emit_final", "_groups", "_key", "_made_table", "_values", "_windows")
+
+    def __init__(
+        self,
+        draft: Draft,
+        table: Callable[[Draft, Node], T],
+        nodes: tuple[Node, ...],
+        key: Serde,
+        values: tuple[Serde | None, ...],
+        windows: WindowSpec | None = None,
+        emit_final: bool = False,
+    ) -> None:
+        super().__init__(draft, nodes[0])
+        self._made_table = table
+        self._groups, self._key, self._values = nodes, key, values
+        self._windows, self._emit_final = windows, emit_final
+
+    def _table(
+        self,
+        operator: Literal["count", "reduce", "aggregate", "agg"],
+        named: Named | None,
+        materialized: Materialized | None,
+        **attributes: Any,
+    ) -> T:
+        name = given_name(operator, named)
+        option = check_option(operator, "materialized", materialized, Materialized)
+        asked = option or Materialized()
+        group_key = needed_key(operator, self._key, asked.key, "Grouped(key=…)")
+        value = attributes.pop("value")
+        key = self._result_key(group_key)
+        made = child(
+            self._draft,
+            Aggregate,
+            operator,
+            self._node,
+            name,
+            *self._groups[1:],
+            shape="table",
+            key=key,
+            key_type=None,
+            value=value,
+            operator=operator,
+            group_key=group_key,
+            group_values=self._values,
+            windows=self._windows,
+            emit_final=self._emit_final,
+            store=None if option is None else asked.spec(group_key, value),
+            **attributes,
+        )
+        return self._made_table(self._draft, made)
+
+    def _result_key(self, key: Serde) -> Serde:
+        windows = self._windows
+        if windows is None:
+            return key
+        if windows.kind == "session":
+            return WindowedSerde(key)
+        return WindowedSerde(key, NO_END if windows.kind == "unlimited" else windows.size)
+
+    def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
+        return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adders: tuple[Function, ...],
+        merger: Any,
+        named: Named | None,
+        materialized: Materialized | None,
+    ) -> T:
+        check_signature("aggregate", "initializer", initializer, (), optional=False)
+        sessions = self._windows is not None and self._windows.kind == "session"
+        if sessions and merger is None:
+            raise TopologyError(
+                "aggregate over sessions needs a merger: a record may join two sessions to one",
+                code="CS-104",
+                where=caller_location("aggregate"),
+                next="pass merger=lambda left, right: …, which makes one aggregate of two",
+            )
+        if merger is not None and not sessions:
+            raise TopologyError(
+                "only sessions are merged, and these are not sessions",
+                code="CS-104",
+                where=caller_location("aggregate"),
+                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
+            )
+        merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
+        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
+        made = made_values("adder", adders[0], asked, self._node)
+        adders = (made.pop("adder"), *adders[1:])
+        return self._table(
+            "aggregate", named, materialized, initializer=initializer, adders=adders, merger=merging, **made
+        )
+
+
+class _Counting(_Grouping[T]):
+    """Groups of one stream or table."""
+
+    __slots__ = ()
+
+    def count(self, named: Named | None = None, materialized: Materialized | None = None) -> T:
+        """The number of records of each group, as `serdes.int64` (of each window, if there are windows).
+
+        Of a grouped table: the number of its rows; a group that has none left stays with 0, as in Kafka.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> words.group_by_key().count(materialized=Materialized(store="counts"))
+        <KTable words.count>
+        """
+        asked = check_option("count", "materialized", materialized, Materialized)
+        value = (asked.value if asked is not None else None) or serdes.int64()
+        return self._table("count", named, materialized, value=value, value_type=None)
+
+    def agg(
+        self,
+        materialized: Materialized | None = None,
+        named: Named | None = None,
+        **columns: Aggregation | pl.Expr,
+    ) -> T:
+        """Built-in aggregates of each group, by name: a table of a struct, without a Python call for any record.
+
+        ``columns``: made of `crossstream.agg`, and of arithmetic with it, or Polars expressions of sums, means, minima,
+        maxima and counts (``pl.col("price").sum() / pl.len()``). The values need a declared type. The value
+        serde is JSON with these names, or that of ``materialized``. Of a grouped table every aggregate follows the rows
+        that change or go, ``min``, ``max``, ``first``, ``last`` and lists too; a group without rows has no row.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, agg, serdes
+        >>> order = serdes.json({"price": pl.Float64})
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.group_by_key().agg(number=agg.count(), average=agg.sum("price") / agg.count())
+        <KTable orders.agg>
+        """
+        asked = check_option("agg", "materialized", materialized, Materialized)
+        node = replace(self._node, key=self._key, value=self._values[0] or self._node.value)
+        found = aggregates_of(columns, node)
+        made = serdes.json(found.dtype)
+        value = (asked.value if asked is not None else None) or made
+        return self._table("agg", named, materialized, columns=found, value=value, value_type=made)
+
+
+class _AggregatedStream(_Counting[T]):
+    """One grouped stream."""
+
+    __slots__ = ()
+
+    def reduce(
+        self,
+        reducer: Callable[..., Any] = REQUIRED,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> T:
+        """Combines the values of each group: the first value begins, ``reducer(aggregate, value)`` adds the next.
+
+        The value serde is that of the stream.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> amounts = StreamsBuilder().stream("amounts", Consumed(key=serdes.string(), value=serdes.int64()))
+        >>> amounts.group_by_key().reduce(lambda total, amount: total + amount)
+        <KTable amounts.reduce>
+        """
+        function = self._function("reduce", "reducer", reducer, ("aggregate", "value"))
+        merger = function if self._windows is not None and self._windows.kind == "session" else None
+        asked = check_option("reduce", "materialized", materialized, Materialized) or Materialized()
+        value = asked.value or self._values[0] or self._node.value
+        made = {"value": value, "value_type": None if value is not None else self._node.value_type}
+        return self._table("reduce", named, materialized, adders=(function,), merger=merger, **made)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] = REQUIRED,
+        aggregator: Callable[..., Any] = REQUIRED,
+        merger: Callable[..., Any] | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> T:
+        """Aggregates the values of each group: ``initializer()`` begins, ``aggregator(aggregate, value)`` adds a value.
+
+        ``merger(left, right)``: required with `SessionWindows`, and only there. The value serde is that of
+        ``materialized``; without it, of the aggregator's declared type, else JSON.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> words.group_by_key().aggregate(lambda: [], lambda seen, word: [*seen, word])
+        <KTable words.aggregate>
+        """
+        adder = self._function("aggregate", "aggregator", aggregator, ("aggregate", "value"))
+        return self._aggregate(initializer, (adder,), merger, named, materialized)
+
+
+class WindowedKStream(_AggregatedStream[T]):
+    """A grouped stream in windows of time. Made by `GroupedKStream.windowed_by`.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> clicks = StreamsBuilder().stream("clicks", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> clicks.group_by_key().windowed_by("1 hour", emit="close").count()
+    <KTable clicks.count>
+    """
+
+    __slots__ = ()
+
+
+class GroupedKStream(_AggregatedStream[T]):
+    """A stream whose records are grouped by key. Made by `KStream.group_by_key` and `KStream.group_by`.
+
+    Records with a null key or (without windows) a null value belong to no group: they are dropped and counted.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders.group_by(lambda order: order["customer"], Grouped(key=serdes.string())).count()
+    <KTable orders.group_by.count>
+    """
+
+    __slots__ = ()
+
+    def windowed_by(
+        self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
+    ) -> WindowedKStream[T]:
+        """The groups in windows of time; a bare duration means `TimeWindows` of that size.
+
+        ``emit="update"``: a window's row comes out with each change; ``"close"``: once, when the window has closed.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> clicks = StreamsBuilder().stream("clicks", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> clicks.group_by_key().windowed_by(TimeWindows(size="1 hour", advance="10 minutes")).count()
+        <KTable clicks.count>
+        """
+        spec, final = _windows(windows, emit)
+        return WindowedKStream(
+            self._draft, self._made_table, self._groups, self._key, self._values, spec, final
+        )
+
+    def cogroup(self, aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[T]:
+        """Begins to aggregate several grouped streams into one table: ``aggregator`` adds this stream's values.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.int64())
+        >>> bought = builder.stream("bought", consumed).group_by_key()
+        >>> sold = builder.stream("sold", consumed).group_by_key()
+        >>> stock = bought.cogroup(lambda count, n: count + n).cogroup(sold, lambda count, n: count - n)
+        >>> stock.aggregate(lambda: 0)
+        <KTable bought.aggregate>
+        """
+        adder = self._function("cogroup", "aggregator", aggregator, ("aggregate", "value"))
+        return CogroupedKStream(
+            self._draft, self._made_table, self._groups, self._key, self._values, adders=(adder,)
+        )
+
+
+class CogroupedKStream(_Grouping[T]):
+    """Several grouped streams that are aggregated into one table. Made by `GroupedKStream.cogroup`.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> clicks = StreamsBuilder().stream("clicks", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> clicks.group_by_key().cogroup(lambda count, click: count + 1).aggregate(lambda: 0)
+    <KTable clicks.aggregate>
+    """
+
+    __slots__ = ("_adders",)
+
+    def __init__(self, *grouping: Any, adders: tuple[Function, ...]) -> None:
+        super().__init__(*grouping)
+        self._adders = adders
+
+    def cogroup(
+        self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED
+    ) -> CogroupedKStream[T]:
+        """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
+        if not isinstance(grouped, GroupedKStream):
+            raise TopologyError(
+                f"cogroup takes a grouped stream, not {type(grouped).__name__}",
+                code="CS-135",
+                where=caller_location("cogroup"),
+                next="group it first: stream.group_by_key()",
+            )
+        check_same_builder("cogroup", self._draft, grouped._draft)
+        needed_key("cogroup", self._key, grouped._key, "Grouped(key=…)")
+        adder = grouped._function("cogroup", "aggregator", aggregator, ("aggregate", "value"))
+        return CogroupedKStream(
+            self._draft,
+            self._made_table,
+            (*self._groups, *grouped._groups),
+            self._key,
+            (*self._values, *grouped._values),
+            adders=(*self._adders, adder),
+        )
+
+    def windowed_by(
+        self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
+    ) -> CogroupedKStream[T]:
+        """The groups in windows of time, as `GroupedKStream.windowed_by`."""
+        spec, final = _windows(windows, emit)
+        grouping = (self._draft, self._made_table, self._groups, self._key, self._values, spec, final)
+        return CogroupedKStream(*grouping, adders=self._adders)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] = REQUIRED,
+        merger: Callable[..., Any] | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> T:
+        """One aggregate of all streams for each group: ``initializer()`` begins, each stream's aggregator adds."""
+        return self._aggregate(initializer, self._adders, merger, named, materialized)
+
+
+class GroupedKTable(_Counting[T]):
+    """A table whose rows are grouped by another key. Made by `KTable.group_by`.
+
+    When a row changes, its old group loses the old value and its new group gets the new one. Where the group stays, the
+    subtractor runs first (KIP-904).
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> by_customer = orders.group_by(lambda key, order: (order["customer"], order["price"]),
+    ...                               Grouped(key=serdes.string(), value=serdes.float64()))
+    >>> by_customer.reduce(lambda total, price: total + price, lambda total, price: total - price)
+    <KTable orders.group_by.reduce>
+    """
+
+    __slots__ = ()
+
+    def reduce(
+        self,
+        adder: Callable[..., Any] = REQUIRED,
+        subtractor: Callable[..., Any] = REQUIRED,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> T:
+        """Combines the values of each group: ``adder(aggregate, new)`` adds one, ``subtractor(aggregate, old)`` takes
+        one away. The first value begins.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> stock = StreamsBuilder().table("stock", Consumed(key=serdes.string(), value=serdes.int64()))
+        >>> by_shelf = stock.group_by(lambda key, count: (key[:1], count), Grouped(key=serdes.string()))
+        >>> by_shelf.reduce(lambda total, count: total + count, lambda total, count: total - count)
+        <KTable stock.group_by.reduce>
+        """
+        functions = self._adder_and_subtractor("reduce", adder, subtractor)
+        asked = check_option("reduce", "materialized", materialized, Materialized) or Materialized()
+        value = asked.value or self._values[0] or self._node.value
+        made = {"value": value, "value_type": None if value is not None else self._node.value_type}
+        return self._table("reduce", named, materialized, **functions, **made)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] = REQUIRED,
+        adder: Callable[..., Any] = REQUIRED,
+        subtractor: Callable[..., Any] = REQUIRED,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> T:
+        """Aggregates the values of each group: ``initializer()`` begins; ``adder``, ``subtractor`` as in `reduce`."""
+        check_signature("aggregate", "initializer", initializer, (), optional=False)
+        functions = self._adder_and_subtractor("aggregate", adder, subtractor)
+        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
+        made = made_values("adder", functions["adders"][0], asked, self._node)
+        functions["adders"] = (made.pop("adder"),)
+        return self._table("aggregate", named, materialized, initializer=initializer, **functions, **made)
+
+    def _adder_and_subtractor(self, operator: str, adder: Any, subtractor: Any) -> dict[str, Any]:
+        if subtractor is REQUIRED and adder is not REQUIRED:
+            raise TopologyError(
+                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group",
+                code="CS-104",
+                where=caller_location(operator),
+                next=f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)",
+            )
+        arguments = ("aggregate", "value")
+        return {
+            "adders": (self._function(operator, "adder", adder, arguments),),
+            "subtractor": self._function(operator, "subtractor", subtractor, arguments),
+        }
+
+
+def _windows(windows: Any, emit: Any) -> tuple[WindowSpec, bool]:
+    check_choice("windowed_by", "emit", emit, ("update", "close"))
+    spec = windows_of(windows)
+    if emit == "close" and spec.kind == "unlimited":
+        raise TopologyError(
+            "a window without an end never closes, so nothing would come out",
+            code="CS-110",
+            where=caller_location("windowed_by"),
+            next='leave emit="close" out, or choose windows that end',
+        )
+    return spec, emit == "close"
+
+
+def group_key(operator: str, node: Node, option: Grouped) -> Serde:
+    """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares."""
+    declared = (
+        None if node.key_type is None or node.key_type.dtype is None else _PLAIN.get(str(node.key_type.dtype))
+    )
+    return needed_key(
+        operator, node.key, option.key or (declared if node.key is None else None), "Grouped(key=…)"
+    )
+
+
+_PLAIN: Mapping[str, Serde] = MappingProxyType(
+    {
+        "String": serdes.string(),
+        "Int64": serdes.int64(),
+        "Int32": serdes.int32(),
+        "Int16": serdes.int16(),
+        "Float64": serdes.float64(),
+        "Boolean": serdes.boolean(),
+        "Binary": serdes.bytes(),
+    }
+)
+"""The key serde of a field of this type of columns."""

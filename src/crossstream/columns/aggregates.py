@@ -1,0 +1,81 @@
+"""What ``agg(…)`` asks for, as frozen data: built-in aggregates of fields, and the expressions over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from crossstream.columns.functions import Function
+
+Kind = Literal[
+    "count", "sum", "min", "max", "mean", "first", "last", "collect", "collect_set", "approx_distinct"
+]
+
+OF_ROWS = frozenset({"min", "max", "first", "last", "collect", "collect_set", "approx_distinct"})
+"""The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
+
+
+IN_ORDER = frozenset({"first", "last", "collect", "collect_set"})
+"""The aggregates that depend on the order of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A built-in aggregate. ``field``: the number of its field; None: of the records themselves."""
+
+    kind: Kind
+    field: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """``fields``: what is aggregated, expressions over a value. ``columns``: the results by name.
+
+    A result is an expression over the terms, which it calls ``"0"``, ``"1"`` and so on. ``dtype``: the struct of the
+    results.
+    """
+
+    fields: tuple[Function, ...]
+    terms: tuple[Term, ...]
+    columns: tuple[tuple[str, pl.Expr], ...]
+    dtype: pl.Struct
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether a grouped table has to keep the rows of its groups."""
+        return any(term.kind in OF_ROWS for term in self.terms)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a result depends on the order of the records."""
+        return any(term.kind in IN_ORDER for term in self.terms)
+
+    @property
+    def field_types(self) -> tuple[pl.DataType, ...]:
+        """The types of the fields."""
+        return tuple(function.returns.dtype or pl.Null() for function in self.fields if function.returns)
+
+
+def result_type(kind: Kind, field: pl.DataType | None) -> pl.DataType | None:
+    """The type of a term over a field of this type; None if it has none: such values are not added or compared.
+
+    >>> result_type("sum", pl.Int64()), result_type("sum", pl.String())
+    (Int64, None)
+    """
+    if kind in ("count", "approx_distinct"):
+        return pl.Int64()
+    assert field is not None
+    if kind in ("collect", "collect_set"):
+        return pl.List(field)
+    if kind in ("first", "last"):
+        return field
+    if kind in ("min", "max"):
+        return None if field.is_nested() or field in (pl.Null, pl.Object) else field
+    whole = field in (pl.Int64, pl.Boolean)
+    if not (whole or field.is_float() or field.is_decimal()):
+        return None
+    if kind == "mean" or field.is_float():
+        return pl.Float64()
+    return pl.Int64() if whole else field

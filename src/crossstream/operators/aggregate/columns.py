@@ -1,0 +1,334 @@
+"""Built-in aggregates, a column at a time: how the rows of a batch change the aggregates of their groups.
+
+    law    after any number of batches, cut anywhere, each group has what its rows give one after the other; of a table,
+           what the rows that it has now give, in the order in which they last changed
+
+Each aggregate is made of parts (`parts.py`), which have state of their own beside the visible value. Sums and counts of
+tables are taken back by arithmetic. Where that is not enough, the rows of the group are read again (`group_rows.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.columns.aggregates import Aggregates, Term
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, evaluate
+from crossstream.columns.functions import as_plain, select
+from crossstream.columns.order import running_maximum_of, same_trigger
+from crossstream.columns.values import Values
+from crossstream.errors import ProcessingError
+from crossstream.operators.aggregate.group_rows import GroupRows
+from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
+from crossstream.operators.aggregate.parts import (
+    Collected,
+    Counted,
+    Ending,
+    ExactSum,
+    Extreme,
+    Part,
+    Rows,
+    Sketched,
+    State,
+    WholeSum,
+    empty_state,
+)
+from crossstream.operators.table.kernel import Rows as TableRows
+from crossstream.serdes.json_columns import struct_of, with_nulls_of
+from crossstream.serdes.json_plain import SchemaJson
+from crossstream.storage.columns import Column, concat, take
+
+PartKey = tuple[str, int | None]
+"""What a part does, and the number of its field."""
+
+ROWS: PartKey = ("rows", None)
+
+BEYOND = "sum"
+"""The role of a failure at which a sum leaves 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of aggregates, each once, and the columns of their states."""
+
+    aggregates: Aggregates
+    parts: Mapping[PartKey, Part]
+
+    @classmethod
+    def of(cls, aggregates: Aggregates) -> Parts:
+        found: dict[PartKey, Part] = {ROWS: Counted()}
+        for term in aggregates.terms:
+            for kind in () if term.field is None else _PARTS.get(term.kind, (term.kind,)):
+                found.setdefault((kind, term.field), _part(kind, aggregates.field_types[term.field or 0]))
+        return cls(aggregates, found)
+
+    @property
+    def layout(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the states: names and kinds."""
+        return tuple(
+            (f"state{number}.{nth}", kind)
+            for number, part in enumerate(self.parts.values())
+            for nth, kind in enumerate(part.kinds)
+        )
+
+    def states(self, columns: Mapping[str, Column]) -> dict[PartKey, State]:
+        """The state of each part."""
+        names = iter(self.layout)
+        return {key: [columns[next(names)[0]] for _ in part.kinds] for key, part in self.parts.items()}
+
+    def columns(self, states: Mapping[PartKey, State]) -> dict[str, Column]:
+        """The states as columns of the store."""
+        flat = [column for key in self.parts for column in states[key]]
+        return {name: column for (name, _), column in zip(self.layout, flat, strict=True)}
+
+    def visible(self, results: Mapping[PartKey, pl.Series]) -> pl.Series:
+        """The struct of the results; numbers that JSON does not have (0/0, 1/0) are null."""
+        terms = [
+            self._term(term, results).alias(str(number)) for number, term in enumerate(self.aggregates.terms)
+        ]
+        frame = pl.DataFrame(terms)
+        columns = {name: as_plain(select(one, frame)) for name, one in self.aggregates.columns}
+        return struct_of({name: _finite(column) for name, column in columns.items()}, frame.height)
+
+    def _term(self, term: Term, results: Mapping[PartKey, pl.Series]) -> pl.Series:
+        if term.field is None:
+            return results[ROWS]
+        if term.kind not in ("sum", "mean"):
+            return results[term.kind, term.field]
+        total, count = results["sum", term.field], results["count", term.field]
+        there = count > 0
+        made = total if term.kind == "sum" else total.cast(pl.Float64) / count
+        return made if there.all() else made.zip_with(there, pl.Series([None], dtype=made.dtype))
+
+    def merged(
+        self, left: Mapping[str, Column], right: Mapping[str, Column]
+    ) -> tuple[pl.Series, dict[str, Column]]:
+        """Two states of each group as one, and its visible value; the rows of ``left`` came first.
+
+        For windows that become one. ``left``, ``right``: the state columns (`layout`). Raises CS-501 where a sum of
+        whole numbers is beyond 64 bits.
+        """
+        one, other = self.states(left), self.states(right)
+        try:
+            states = {key: part.merged(one[key], other[key]) for key, part in self.parts.items()}
+        except OverflowError:
+            raise _beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
+        results = {key: part.result(states[key]) for key, part in self.parts.items()}
+        return self.visible(results), self.columns(states)
+
+
+_PARTS: Mapping[str, tuple[str, ...]] = {"sum": ("sum", "count"), "mean": ("sum", "count")}
+
+
+def _part(kind: str, dtype: pl.DataType) -> Part:
+    if kind == "count":
+        return Counted()
+    if kind == "approx_distinct":
+        return Sketched()
+    if kind == "sum":
+        return ExactSum(dtype) if dtype.is_float() or dtype.is_decimal() else WholeSum()
+    if kind in ("min", "max"):
+        return Extreme(dtype, kind == "max")
+    if kind in ("first", "last"):
+        return Ending(dtype, kind == "last")
+    return Collected(dtype, kind == "collect_set")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Built-in aggregates as a `Fold`. ``rows``: the rows of the groups of a table, where they are kept."""
+
+    parts: Parts
+    kept: GroupRows | None = None
+
+    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
+        assert isinstance(before, Kept), "the state is kept beside the value"
+        items, failures = self._fields(rows)
+        good = np.ones(rows.rows, bool)
+        good[[failure.row for failure in failures]] = False
+        group, groups, held = np.cumsum(begins) - 1, np.arange(len(before.ts)), before
+        while True:
+            at = np.flatnonzero(good)
+            there, starts = groups, np.flatnonzero(begins)
+            if len(at) < rows.rows:
+                there, starts = np.unique(group[at], return_index=True)
+            mine = self._rows(rows, at, starts, every)
+            before = _of_groups(held, there) if len(there) < len(groups) else held
+            states = self.parts.states(before.state)
+            fields = items if len(at) == rows.rows else [one.gather(at) for one in items]
+            wrong = self._beyond(fields, mine, states)
+            if not len(wrong):
+                break
+            failures += [Failure(int(row), _beyond(), BEYOND) for row in at[wrong]]
+            good[at[wrong]] = False
+        if not len(at):
+            return Folded(at, Values(objects=[]), at, failures)
+        results, after = {}, {}
+        try:
+            for key, part in self.parts.parts.items():
+                results[key], after[key] = self._run(key, part, fields, mine, states[key])
+        except OverflowError:
+            raise _beyond("a sum of Decimals has more than 38 digits") from None
+        if self.kept is not None:
+            self._read_again(rows.take(at), there, fields, mine, states, results, after)
+        picked = at[mine.picked]
+        value = self.parts.visible(results)
+        if mine.signs is not None:
+            gone = results[ROWS] <= 0
+            if gone.any():
+                value = with_nulls_of(value, pl.Series(pa.array(np.zeros(len(value)), mask=gone.to_numpy())))
+        made = Values(SchemaJson(self.parts.aggregates.dtype), series=value)
+        times = self._times(rows.take(at), mine, before, every)
+        return Folded(
+            picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after)
+        )
+
+    def _fields(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
+        """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures."""
+        found, failures = [], {}
+        for function in self.parts.aggregates.fields:
+            outcome = evaluate(function, rows.key, value=rows.value)
+            series = outcome.values.series()
+            failures.update({failure.row: failure for failure in reversed(outcome.failures)})
+            if series.dtype.is_float() and not series.is_finite().all():
+                odd = np.flatnonzero((~series.is_finite()).fill_null(False).to_numpy()).tolist()
+                failures.update({row: Failure(row, _odd(series[row]), function.role) for row in odd})
+            wanted = None if function.returns is None else function.returns.dtype
+            found.append(series if wanted in (None, series.dtype) else series.cast(wanted))
+        return found, list(failures.values())
+
+    def _rows(self, rows: Changes, at: np.ndarray, starts: np.ndarray, every: bool) -> Rows:
+        begins = np.zeros(len(at), bool)
+        begins[starts] = True
+        signs = np.asarray(rows.extra[SIGN], np.int64)[at] if SIGN in rows.extra else None
+        return Rows.of(begins, np.arange(len(at)) if every else None, signs)
+
+    def _beyond(self, fields: list[pl.Series], rows: Rows, states: Mapping[PartKey, State]) -> np.ndarray:
+        """The rows at which a sum of whole numbers leaves 64 bits: the first of each group."""
+        wrong = [
+            part.beyond(fields[key[1]], rows, states[key])
+            for key, part in self.parts.parts.items()
+            if isinstance(part, WholeSum) and key[1] is not None
+        ]
+        return np.unique(np.concatenate(wrong)) if wrong and len(rows.begins) else np.empty(0, np.int64)
+
+    def _run(
+        self, key: PartKey, part: Part, fields: list[pl.Series], rows: Rows, before: State
+    ) -> tuple[pl.Series, State]:
+        items = None if key[1] is None else fields[key[1]]
+        if rows.signs is not None and not isinstance(part, Extreme | Counted | WholeSum | ExactSum):
+            return pl.Series([]), before  # all of their groups are read again
+        return part.run(items, rows, before)
+
+    def _read_again(
+        self,
+        rows: Changes,
+        groups: np.ndarray,
+        fields: list[pl.Series],
+        mine: Rows,
+        states: Mapping[PartKey, State],
+        results: dict[PartKey, pl.Series],
+        after: dict[PartKey, State],
+    ) -> None:
+        """Results of the rows that groups have now, for what arithmetic cannot take back."""
+        assert self.kept is not None
+        events = self.kept.events(rows, groups, mine, fields)
+        parts = self.parts.parts.items()
+        bound = {key: part for key, part in parts if not isinstance(part, Counted | WholeSum | ExactSum)}
+        wanted = self._to_read_again(bound, len(groups), fields, mine, states)
+        if len(wanted):
+            found: dict[PartKey, list[tuple[pl.Series, State]]] = {key: [] for key in bound}
+            for now in self.kept.alive(events, groups, wanted, mine):
+                for key, part in bound.items():
+                    nothing = empty_state(part, len(now.rows.starts))
+                    found[key].append(part.run(now.items[key[1] or 0], now.rows, nothing))
+            for key, chunks in found.items():
+                made = pl.concat([one for one, _ in chunks])
+                state = [concat(list(columns)) for columns in zip(*(one for _, one in chunks), strict=True)]
+                all_again = len(wanted) == len(groups)
+                before = (None, None) if all_again else (results[key], after[key])
+                results[key], after[key] = _replaced(before, (made, state), wanted, mine)
+        self.kept.put(events, groups)
+
+    def _to_read_again(
+        self,
+        bound: Mapping[PartKey, Part],
+        groups: int,
+        fields: list[pl.Series],
+        mine: Rows,
+        states: Mapping[PartKey, State],
+    ) -> np.ndarray:
+        """The groups whose rows have to be looked at; with extremes alone, those that may have lost theirs."""
+        lost = [
+            part.lost(fields[key[1] or 0], mine, states[key])
+            for key, part in bound.items()
+            if isinstance(part, Extreme)
+        ]
+        return np.arange(groups) if len(lost) < len(bound) else np.unique(np.concatenate(lost))
+
+    def _times(self, rows: Changes, mine: Rows, before: Kept, every: bool) -> np.ndarray:
+        """The largest timestamp of each aggregate so far; one of a group without rows begins again."""
+        if mine.signs is None:
+            return times_after(rows.ts, mine.begins, before, every)
+        left = mine.so_far(mine.signs, np.asarray(self.parts.states(before.state)[ROWS][0]))
+        row = np.arange(rows.rows - 1)
+        again = (left[:-1] <= 0) & ~same_trigger(rows.major, rows.minor, row, row + 1)
+        times = rows.ts.copy()
+        times[mine.starts] = np.where(
+            before.present, np.maximum(times[mine.starts], before.ts), times[mine.starts]
+        )
+        starts = np.flatnonzero(mine.begins | np.append(False, again))
+        return np.asarray(running_maximum_of(times, starts)[mine.picked])
+
+
+def _replaced(
+    before: tuple[pl.Series, State] | tuple[None, None],
+    again: tuple[pl.Series, State],
+    wanted: np.ndarray,
+    mine: Rows,
+) -> tuple[pl.Series, State]:
+    """Results and states, with those of the ``wanted`` groups as they were found again; ``before`` None: of all."""
+    picked = mine.group[mine.picked]
+    theirs = np.isin(picked, wanted)
+    ends = np.flatnonzero(np.append(np.diff(picked[theirs]) > 0, True))
+    state = [take(column, ends) for column in again[1]]
+    if before[0] is None:
+        return again[0], state
+    result = np.where(theirs, len(picked) + np.cumsum(theirs) - 1, np.arange(len(picked)))
+    group = np.arange(len(mine.starts))
+    group[wanted] = len(group) + np.arange(len(wanted))
+    after = [take(concat([one, other]), group) for one, other in zip(before[1], state, strict=True)]
+    return pl.concat([before[0], again[0]]).gather(result), after
+
+
+def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
+    """What is kept of some of the groups."""
+    state = {name: take(column, groups) for name, column in kept.state.items()}
+    return Kept(kept.present[groups], kept.values, kept.ts[groups], state=state)
+
+
+def _finite(series: pl.Series) -> pl.Series:
+    if not series.dtype.is_float() or series.is_finite().all():
+        return series
+    return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
+
+
+def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+    return ProcessingError(
+        what,
+        code="CS-501",
+        next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))",
+    )
+
+
+def _odd(value: float) -> ProcessingError:
+    return ProcessingError(
+        f"the aggregated field is {value!r}, which JSON does not have",
+        code="CS-501",
+        next="leave it out: cs.agg.sum(pl.when(pl.col(…).is_finite()).then(pl.col(…)))",
+    )

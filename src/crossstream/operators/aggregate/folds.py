@@ -1,0 +1,221 @@
+"""How the rows of a group change its aggregate: by counting, or by the user's functions, one row after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, raised
+from crossstream.columns.functions import Function
+from crossstream.columns.values import Values, concat_values, nulls
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, MovingFold, last_rows, times_after
+from crossstream.operators.aggregate.steps import CountSteps, Steps
+from crossstream.operators.table.kernel import Rows
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of records of each group, or of rows of a grouped table. A count of 0 stays (Kafka's rule)."""
+
+    serde: Serde
+
+    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+        signs = np.asarray(rows.extra[SIGN], np.int64) if SIGN in rows.extra else np.ones(rows.rows, np.int64)
+        counts = self._counts(before.values)
+        total = np.cumsum(signs)
+        starts = np.flatnonzero(begins)
+        group = np.cumsum(begins) - 1
+        total += (counts - total[starts] + signs[starts])[group]
+        picked = np.arange(rows.rows) if every else last_rows(begins)
+        made = (
+            Values(series=pl.Series(total[picked]))
+            if self.serde.dtype
+            else Values(objects=total[picked].tolist())
+        )
+        return Folded(picked, made, times_after(rows.ts, begins, before, every))
+
+    @property
+    def by_record(self) -> bool:
+        return False
+
+    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
+        starts = np.flatnonzero(begins)
+        counts = np.add.reduceat(self._counts(before.values), starts)
+        made = Values(series=pl.Series(counts)) if self.serde.dtype else Values(objects=counts.tolist())
+        return Rows(np.ones(len(starts), bool), made, np.maximum.reduceat(before.ts, starts))
+
+    def steps(self, rows: Changes, merger: Function | None) -> Steps:
+        return CountSteps(self.serde)
+
+    def _counts(self, values: Values) -> np.ndarray:
+        if self.serde.dtype is None:
+            return np.array([count or 0 for count in values.objects()], np.int64)
+        return values.series().cast(pl.Int64).fill_null(0).to_numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The user's functions. ``adders``: one for each grouped stream; ``initializer`` None: the first value begins.
+
+    A function that returns None deletes the aggregate; the next row begins a new one. A row that has nothing to be
+    taken from is passed over. A row that a function fails on changes nothing.
+    """
+
+    serde: Serde
+    adders: Sequence[Function]
+    subtractor: Function | None = None
+    initializer: Callable[[], Any] | None = None
+
+    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+        functions = [*self.adders, *([] if self.subtractor is None else [self.subtractor])]
+        needs_key = any(function.with_key for function in functions)
+        keys = rows.key.objects() if needs_key else [None] * rows.rows
+        values = rows.value.own_objects()
+        function_of = self.functions(rows)
+        aggregates, times = before.values.own_objects(), before.ts.tolist()
+        starts, triggers = begins.tolist(), list(zip(rows.major.tolist(), rows.minor.tolist(), strict=True))
+        picked: list[int] = []
+        results: list[Any] = []
+        ts: list[int] = []
+        failures: list[Failure] = []
+        group, aggregate, newest, last_trigger = -1, None, -1, None
+        good = False
+        for row, (value, time) in enumerate(zip(values, rows.ts.tolist(), strict=True)):
+            if starts[row]:
+                group += 1
+                aggregate, newest, good = aggregates[group], times[group], False
+                newest = newest if aggregate is not None else -1
+            elif aggregate is None and triggers[row] != last_trigger:
+                newest = -1
+            last_trigger = triggers[row]
+            function = function_of[row]
+            try:
+                made = self.applied(function, keys[row], aggregate, value)
+            except BaseException as error:
+                failures.append(Failure(row, raised(error), function.role))
+                if isinstance(error, KeyboardInterrupt):
+                    break
+                continue
+            aggregate, newest = made, max(newest, time)
+            if good and not every:  # the last result of a group replaces those before
+                picked[-1], results[-1], ts[-1] = row, aggregate, newest
+            else:
+                picked.append(row)
+                results.append(self.frozen(aggregate) if every else aggregate)
+                ts.append(newest)
+            good = True
+        return Folded(np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures)
+
+    @property
+    def by_record(self) -> bool:
+        return True
+
+    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
+        raise AssertionError("functions merge one record at a time")
+
+    def steps(self, rows: Changes, merger: Function | None) -> Steps:
+        return CallSteps(self, merger, rows)
+
+    def functions(self, rows: Changes) -> list[Function]:
+        """The function of each row."""
+        if SIGN in rows.extra:
+            assert self.subtractor is not None
+            return [self.adders[0] if sign > 0 else self.subtractor for sign in rows.extra[SIGN].tolist()]
+        if SIDE in rows.extra:
+            return [self.adders[side] for side in rows.extra[SIDE].tolist()]
+        return [self.adders[0]] * rows.rows
+
+    def applied(self, function: Function, key: Any, aggregate: Any, value: Any) -> Any:
+        if aggregate is None:
+            if function is self.subtractor:
+                return None
+            if self.initializer is None:
+                return value
+            aggregate = self.initializer()
+        assert function.call is not None
+        return function.call(key, aggregate, value) if function.with_key else function.call(aggregate, value)
+
+    def frozen(self, aggregate: Any) -> Any:
+        """The aggregate of this moment: the function may change it in place for the next row."""
+        if aggregate is None or isinstance(aggregate, str | int | float | bytes | bool):
+            return aggregate
+        return self.serde.deserialize(calls.serialize(self.serde, aggregate))
+
+
+class CallSteps:
+    """Calls the user's functions. Merging begins with the initializer's aggregate, as in Kafka."""
+
+    __slots__ = ("_calls", "_functions", "_keys", "_merger", "_values")
+
+    def __init__(self, calls: Calls, merger: Function | None, rows: Changes) -> None:
+        self._calls, self._merger = calls, merger
+        self._functions = calls.functions(rows)
+        needs_key = any(one.with_key for one in (*calls.adders, *(() if merger is None else (merger,))))
+        self._keys = rows.key.objects() if needs_key else [None] * rows.rows
+        self._values = rows.value.own_objects()
+
+    def read(self, values: Values) -> list[Any]:
+        return values.own_objects()
+
+    def add(self, row: int, aggregate: Any) -> Any:
+        return self._calls.applied(self._functions[row], self._keys[row], aggregate, self._values[row])
+
+    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
+        merger, initializer = self._merger, self._calls.initializer
+        assert merger is not None
+        assert merger.call is not None
+        rest = list(aggregates)
+        merged = initializer() if initializer is not None else rest.pop(0)
+        for other in rest:
+            merged = (
+                merger.call(self._keys[row], merged, other) if merger.with_key else merger.call(merged, other)
+            )
+        return merged
+
+    def copy(self, aggregate: Any) -> Any:
+        return self._calls.frozen(aggregate)
+
+    def values(self, aggregates: list[Any]) -> Values:
+        return Values(objects=aggregates)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSteps:
+    """Applies a columnar fold to one row at a time; an aggregate is a column with one value."""
+
+    fold: MovingFold
+    serde: Serde
+    rows: Changes
+
+    def read(self, values: Values) -> list[Any]:
+        return [values.slice(row, row + 1) for row in range(len(values.missing()))]
+
+    def add(self, row: int, aggregate: Any) -> Any:
+        before = self._rows([] if aggregate is None else [aggregate])
+        folded = self.fold.fold(self.rows.slice(row, row + 1), np.ones(1, bool), before, False)
+        if folded.failures:
+            raise folded.failures[0].error
+        return folded.values
+
+    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
+        begins = np.arange(len(aggregates)) == 0
+        return self.fold.merge(self._rows(aggregates), begins).values
+
+    def copy(self, aggregate: Any) -> Any:
+        return aggregate
+
+    def values(self, aggregates: list[Any]) -> Values:
+        return concat_values([nulls(1, self.serde) if one is None else one for one in aggregates])
+
+    def _rows(self, aggregates: Sequence[Any]) -> Rows:
+        if not aggregates:
+            return Rows(np.zeros(1, bool), nulls(1, self.serde), np.zeros(1, np.int64))
+        number = len(aggregates)
+        return Rows(np.ones(number, bool), concat_values(aggregates), np.zeros(number, np.int64))

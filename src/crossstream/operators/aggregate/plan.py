@@ -1,0 +1,124 @@
+"""The round of an aggregation, and the store of its table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from crossstream.graph.names import inner, unique
+from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
+from crossstream.operators.aggregate.columns import Parts
+from crossstream.operators.aggregate.packed import PACKED
+from crossstream.operators.aggregate.windows import retention_of
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
+from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
+from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.windowed import WindowedSerde
+from crossstream.storage.sorted_run import Layout
+
+
+def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
+    """Where the rows of the table are; they are moved to their groups by what aggregates them."""
+    parent = builder.flow(node.parents[0])
+    builder.flow_of(node, node.name, parent.round)
+    builder.steps.append(
+        GroupTableStep(
+            node=node.name,
+            round=parent.round,
+            inputs=(parent.name,),
+            output=node.name,
+            row_keys=any(
+                isinstance(child, Aggregate) and _keeps_rows(builder, child)
+                for child in builder.topology.children(node.name)
+            ),
+        )
+    )
+
+
+def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
+    """In the first round in which all grouped streams can be in the partitions of their keys."""
+    flows = [replace(builder.flow(name), key=node.group_key) for name in node.parents]
+    flows = [
+        flow if value is None else replace(flow, value=value)
+        for flow, value in zip(flows, node.group_values, strict=True)
+    ]
+    number = max(map(builder.earliest, flows))
+    spec = node.store or StoreSpec()
+    versioned = spec.history_retention is not None
+    windowed = node.windows is not None
+    made = builder.flow_of(node, node.name, number, routed=not windowed)
+    name = spec.name if spec.name is not None and not versioned else None
+    store = builder.put(
+        StoreDef(
+            name=name or unique(f"{node.name}@{number}", builder.stores),
+            layout=_layout(node),
+            round=number,
+            key=node.group_key,
+            value=made.value,
+            public=name,
+            window_size=made.key.size if isinstance(made.key, WindowedSerde) else None,
+        )
+    )
+    changelog = None
+    if builder.emits_changelog(node):
+        changelog = builder.add(replace(made, name=inner(node.name, "every change"))).name
+    step = AggregateStep(
+        node=node.name,
+        round=number,
+        inputs=tuple(builder.arrive(flow, number, node) for flow in flows),
+        output=made.name,
+        store=store.name,
+        retention=None if node.windows is None else retention_of(node.windows, spec.retention),
+        repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
+        old=node.name in builder.wants_old,
+        changelog=changelog,
+        null_key_reasons=tuple(builder.null_key_reason(node, side) for side in range(len(flows))),
+        rows=_rows_store(builder, node, number),
+    )
+    builder.steps.append(step)
+    if changelog is not None:
+        builder.changes[node.name] = builder.flows[changelog]
+    if versioned:
+        builder.keep(node)
+    elif not windowed and node.name not in builder.wants_headers:
+        # A join by key in this round looks the aggregates up where they are.
+        builder.tables[node.name, number, None] = MaterializeStep(
+            node=node.name,
+            round=number,
+            inputs=step.inputs,
+            output=step.output,
+            store=store.name,
+            old=step.old,
+            changelog=changelog,
+        )
+
+
+def _layout(node: Aggregate) -> Layout:
+    windows = node.windows
+    plain = KEY_VALUE if windows is None else SESSIONS if windows.kind == "session" else WINDOWED
+    if node.columns is None:
+        return plain
+    in_one = windows is not None and windows.kind in ("session", "sliding")
+    return aggregates(PACKED if in_one else Parts.of(node.columns).layout, plain)
+
+
+def _keeps_rows(builder: PlanBuilder, node: Aggregate) -> bool:
+    """Whether the rows of the groups of a table are kept."""
+    of_table = isinstance(builder.topology[node.parents[0]], GroupTable)
+    return of_table and node.columns is not None and node.columns.of_rows
+
+
+def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | None:
+    if node.columns is None or not _keeps_rows(builder, node):
+        return None
+    fields = pl.Struct({str(n): dtype for n, dtype in enumerate(node.columns.field_types)})
+    store = StoreDef(
+        name=builder.inner_store(node, "rows"),
+        layout=GROUP_ROWS,
+        round=number,
+        key=node.group_key,
+        value=SchemaJson(fields),
+    )
+    return builder.put(store).name

@@ -1,0 +1,354 @@
+"""Grouping of tables, and aggregation, in a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.evaluate import Failure
+from crossstream.columns.order import by_arrival
+from crossstream.columns.values import Values
+from crossstream.graph import nodes as graph
+from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
+from crossstream.operators.aggregate.folds import Calls, Count
+from crossstream.operators.aggregate.group_rows import GroupRows
+from crossstream.operators.aggregate.kernel import (
+    END,
+    GROUP,
+    ROW_KEY,
+    SIDE,
+    SIGN,
+    START,
+    Fold,
+    Groups,
+    MovingFold,
+    in_order,
+    look_up,
+    put,
+    update,
+    windows_from,
+)
+from crossstream.operators.aggregate.moving import BEFORE, NOW
+from crossstream.operators.aggregate.packed import STATE, Packed
+from crossstream.operators.aggregate.sessions import Sessions, put_sessions
+from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
+from crossstream.operators.aggregate.windows import (
+    closing_time,
+    ends_of,
+    first_open,
+    is_open,
+    retention_of,
+    windows_of,
+)
+from crossstream.operators.runner import Emitted, OpenStore, Runner
+from crossstream.operators.stateless.kernel import map_records, select_key
+from crossstream.planning.steps import AggregateStep, GroupTableStep
+from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.windowed import WindowedSerde
+from crossstream.storage.columns import take, take_or_null
+
+_ROW = "row"
+"""Extra column: the number of the change that a half is of."""
+
+
+class GroupTableRunner(Runner):
+    """Makes of each change of a table a row to take away and a row to add, under the keys of their groups."""
+
+    step: GroupTableStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def accept(self, flow: str, changes: Changes) -> None:
+        self.task.report.count_in(self.step.node, changes.rows)
+        assert changes.old is not None, "the table was planned to give old rows"
+        parts = []
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
+        for sign, value in ((-1, changes.old), (1, changes.value)):
+            rows = np.flatnonzero(~value.missing())
+            if len(rows):
+                half = replace(changes.take(rows), value=value.take(rows), old=None, lost=None, extra={})
+                signs = np.full(len(rows), sign, np.int64)
+                extra = {name: take(column, rows) for name, column in keys.items()}
+                parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows, **extra})))
+        if not parts:
+            return
+        both = concat_changes(parts)
+        # In order of the changes, of each first the row that is taken away.
+        both = both.take(np.lexsort((both.extra[SIGN], both.extra[_ROW])))
+        both = replace(both, extra={name: both.extra[name] for name in (SIGN, *keys)})
+        if both.rows:
+            self.emit(both)
+
+    def _grouped(self, half: Changes) -> Changes:
+        """Under the keys of their groups; without null keys and values, which belong to none."""
+        node: graph.GroupTable = self.task.node(self.step.node)
+        made, failures = (select_key if node.selects else map_records)(half, node.mapper)
+        if failures:
+            self.task.failures.failed(node, half, failures)
+        return made.where(~made.key.missing() & ~made.value.missing())
+
+
+class AggregateRunner(Runner):
+    """Aggregates what is grouped, and keeps the table."""
+
+    step: AggregateStep
+
+    def by_key(self) -> bool:
+        """Not with windows: which of them are closed depends on the stream time of all keys.
+
+        Of grouped tables the order among groups may be that of arrival in each range; between keys it is free.
+        """
+        node: graph.Aggregate = self.task.node(self.step.node)
+        return node.windows is None
+
+    def finish(self) -> Emitted:
+        node: graph.Aggregate = self.task.node(self.step.node)
+        store = self.task.stores(self.step.store)
+        changes = self._records(node, store)
+        if node.windows is None:
+            if changes is not None and changes.rows:
+                yield from self._results(node, store, changes)
+            return
+        if changes is None or not changes.rows:
+            if not node.emit_final:
+                return
+            oldest = max(store.horizon, first_open(node.windows, store.stream_time))
+            moment = store.moment(self.task.batch.silence, oldest)
+            if moment is None:
+                return
+            before, store.stream_time = store.stream_time, moment
+            if node.emit_final:
+                yield from self._closed(node, store, before, None, np.array([moment]))
+            self._expire(store)
+            return
+        store.heard(self.task.batch.silence)
+        before = store.stream_time
+        times = np.maximum(np.maximum.accumulate(changes.ts), before)
+        store.stream_time = int(times[-1])
+        if node.windows.kind in ("session", "sliding"):
+            earlier = np.append(before, times[:-1])
+            yield from self._moved(
+                node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times})
+            )
+        else:
+            yield from self._results(node, store, self._in_windows(node.windows, changes, times))
+        if node.emit_final:
+            yield from self._closed(node, store, before, changes, times)
+        self._expire(store)
+
+    def _records(self, node: graph.Aggregate, store: OpenStore) -> Changes | None:
+        """What is grouped, in order of arrival, with keys in the form of the store."""
+        parts: list[Changes] = []
+        held = {flow: self.gathered(flow) for flow in dict.fromkeys(self.step.inputs)}
+        for side, flow in enumerate(self.step.inputs):
+            changes = held[flow]
+            if changes is None:
+                continue
+            extra = {name: changes.extra[name] for name in (SIGN, ROW_KEY) if name in changes.extra}
+            if len(self.step.inputs) > 1:
+                extra = {SIDE: np.full(changes.rows, side, np.int64)}
+            self.task.report.count_in(self.step.node, changes.rows)
+            changes = replace(changes, old=None, lost=None, extra=extra)
+            parts.append(self._dropped(changes, changes.key.missing(), self.step.null_key_reasons[side]))
+        if not parts:
+            return None
+        changes = by_arrival(concat_changes(parts))
+        without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
+        if without_nulls:
+            changes = self._dropped(changes, changes.value.missing(), "null-value")
+        changes = self.writable(changes, "key", store.definition.key)
+        return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
+
+    def _dropped(self, changes: Changes, lost: np.ndarray, reason: str) -> Changes:
+        if not lost.any():
+            return changes
+        self.task.report.count_dropped(self.step.node, {reason: int(lost.sum())})
+        return changes.where(~lost)
+
+    def _in_windows(self, windows: graph.WindowSpec, changes: Changes, times: np.ndarray) -> Changes:
+        """The records, once for each of their windows; without windows that are closed for them, which are counted."""
+        rows, starts = windows_of(windows, changes.ts)
+        there = is_open(windows, starts, times[rows])
+        self.task.report.count_dropped(self.step.node, {"late": int((~there).sum())})
+        rows, starts = rows[there], starts[there]
+        made = changes.take(rows)
+        return replace(made, extra={**made.extra, START: starts})
+
+    def _results(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
+        if not changes.rows:
+            return
+        groups = Groups.of(changes, self.task.batch.bits)
+        serde = store.definition.value
+        before = look_up(store.view, groups, serde)
+        made = update(
+            groups,
+            before,
+            self._fold(node, store, groups),
+            want_old=self.step.old,
+            every=self.step.changelog is not None,
+        )
+        self._report_failures(node, groups, made.failures)
+        net = self.as_stored(made.net, serde)
+        if not net.rows:
+            return
+        put(store.view, net, groups.hashes[net.extra[GROUP]])
+        if node.emit_final:
+            return
+        self.task.report.count_out(node.name, net.rows)
+        yield self.out(), self._keyed(in_order(net))
+        if self.step.changelog is not None and made.every is not None:
+            yield self.step.changelog, self._keyed(self.as_stored(in_order(made.every), serde))
+
+    def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
+        """The changes of windows whose bounds depend on the records."""
+        assert node.windows is not None
+        assert self.step.retention is not None
+        serde, sessions = store.definition.value, node.windows.kind == "session"
+        changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
+        groups = Groups.of(changes, self.task.batch.bits)
+        fold, every = self._moving_fold(node, store), self.step.changelog is not None
+        packed = fold if isinstance(fold, Packed) else None
+        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
+        steps = fold.steps(groups.rows, node.merger)
+        if sessions:
+            # Where sessions come out once, one that has come out takes no more records.
+            shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
+            found = Sessions.of(
+                store.view,
+                groups,
+                serde,
+                node.windows,
+                retention=shown,
+                horizon=store.horizon,
+                final=node.emit_final,
+                column=column,
+            )
+            made = found.update(fold, steps, every=every, want_old=self.step.old)
+        else:
+            shown = self.step.retention - (0 if node.emit_final else 1)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            newest = max(store.horizon + shown, -1)
+            sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
+            sliding.run()
+            made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
+            store.horizon = max(store.horizon, sliding.oldest)
+        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self._report_failures(node, groups, made.failures)
+        serde = store.definition.value
+
+        def stored(moved: Changes) -> Changes:
+            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
+
+        net = stored(made.net)
+        if not net.rows:
+            return
+        hashes = groups.hashes[net.extra[GROUP]]
+        put_sessions(store.view, net, hashes) if sessions else put(store.view, net, hashes)
+        if node.emit_final:
+            return
+        self.task.report.count_out(node.name, net.rows)
+        if made.repeated is not None and self.step.repeats:
+            net = stored(made.repeated)
+        yield self.out(), self._keyed(net)
+        if self.step.changelog is not None and made.every is not None:
+            yield self.step.changelog, self._keyed(stored(made.every))
+
+    def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
+        beyond = next((failure for failure in failures if failure.role == BEYOND), None)
+        if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
+            raise self.task.failures.error(node, groups.rows, beyond)
+        if failures:
+            self.task.failures.failed(node, groups.rows, failures)
+
+    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
+        if node.columns is not None:
+            return Columns(Parts.of(node.columns), self._group_rows(groups))
+        return self._moving_fold(node, store)
+
+    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
+        serde = store.definition.value
+        if node.columns is not None:
+            return Packed(Columns(Parts.of(node.columns)))
+        if node.operator == "count":
+            return Count(serde)
+        return Calls(serde, node.adders, node.subtractor, node.initializer)
+
+    def _group_rows(self, groups: Groups) -> GroupRows | None:
+        """The rows of the groups of a table, if they are kept."""
+        if self.step.rows is None:
+            return None
+        store = self.task.stores(self.step.rows)
+        serde = store.definition.value
+        assert isinstance(serde, SchemaJson)
+        return GroupRows(store.view, groups, serde, self.task.batch.id, self.task.batch.bits)
+
+    def _keyed(self, changes: Changes) -> Changes:
+        """With the keys of the result: those of windows have the window in them."""
+        if START not in changes.extra:
+            return replace(changes, extra={})
+        node: graph.Aggregate = self.task.node(self.step.node)
+        serde = node.key
+        assert isinstance(serde, WindowedSerde)
+        assert node.windows is not None
+        starts = np.asarray(changes.extra[START])
+        ends = np.asarray(changes.extra[END]) if END in changes.extra else ends_of(node.windows, starts)
+        key = serde.joined(changes.key.wire(), starts, ends)
+        return replace(changes, key=Values(serde, wire=key), extra={})
+
+    def _closed(
+        self, node: graph.Aggregate, store: OpenStore, before: int, changes: Changes | None, times: np.ndarray
+    ) -> Emitted:
+        """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
+        assert node.windows is not None
+        low = first_open(node.windows, before) if before >= 0 else 0
+        if self._leaves_at_close():
+            low = store.horizon
+        rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
+        if rows is None:
+            return
+        positions = np.asarray(rows["s"])
+        trigger = np.searchsorted(times, closing_time(node.windows, positions), "left")
+        bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
+        made = Changes(
+            Values(store.definition.key, wire=rows["key"]),
+            Values(store.definition.value, wire=rows["value"]),
+            rows["ts"],
+            times[trigger] if changes is None else changes.major[trigger],
+            np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
+            None if changes is None or changes.headers is None else take_or_null(changes.headers, trigger),
+            extra=bounds,
+        )
+        if self.step.old:
+            made = replace(made, old=made.value.take(np.full(made.rows, -1)))
+        self.task.report.count_out(node.name, made.rows)
+        yield self.out(), self._keyed(made)
+        if self.step.changelog is not None:
+            yield self.step.changelog, self._keyed(made)
+
+    def _expire(self, store: OpenStore) -> None:
+        """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
+
+        Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
+        out, wherever rescaling puts it. Sliding windows have expired where they were put.
+        """
+        node: graph.Aggregate = self.task.node(self.step.node)
+        retention, windows, now = self.step.retention, node.windows, store.stream_time
+        if retention is None or windows is None or windows.kind == "sliding":
+            return
+        if self._leaves_at_close():
+            oldest = first_open(windows, now)
+        else:
+            newest = now // windows.advance * windows.advance if windows.kind == "time" else now
+            oldest = newest - retention + 1
+        store.horizon = max(store.horizon, oldest)
+
+    def _leaves_at_close(self) -> bool:
+        """Whether windows leave the store as soon as they have come out."""
+        node: graph.Aggregate = self.task.node(self.step.node)
+        windows = node.windows
+        if windows is None or not node.emit_final or windows.kind == "sliding":
+            return False
+        return self.step.retention == retention_of(windows, None)

@@ -1,0 +1,80 @@
+"""Runs a deduplication in a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import evaluate
+from crossstream.columns.order import running_maximum
+from crossstream.columns.values import Values
+from crossstream.graph import nodes as graph
+from crossstream.operators.deduplicate.kernel import first_ones
+from crossstream.operators.runner import Emitted, Runner
+from crossstream.planning.steps import DeduplicateStep, IdentifyStep
+
+OWN_KEY = "own key"
+"""Extra column: the key of a record that travels by its identity."""
+
+
+class IdentifyRunner(Runner):
+    """Takes the identity of each record, by which it goes to its state partition."""
+
+    step: IdentifyStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def accept(self, flow: str, changes: Changes) -> None:
+        node: graph.Deduplicate = self.task.node(self.step.node)
+        assert node.identity is not None
+        outcome = evaluate(node.identity, changes.key, value=changes.value)
+        own = changes.key.wire(self.task.flow(self.step.inputs[0]).key)
+        found = replace(changes, key=outcome.values, old=None, lost=None, extra={OWN_KEY: own})
+        if outcome.failures:
+            self.task.failures.failed(node, changes, outcome.failures)
+            found = found.without([failure.row for failure in outcome.failures])
+        if found.rows:
+            self.emit(found)
+
+
+class DeduplicateRunner(Runner):
+    """Leaves out duplicates, in order of arrival. Stream time is that of all records of the state partition."""
+
+    step: DeduplicateStep
+
+    def finish(self) -> Emitted:
+        node: graph.Deduplicate = self.task.node(self.step.node)
+        store = self.task.stores(self.step.store)
+        records = self.arrived(self.step.inputs[0])
+        if records is None or not records.rows:
+            return
+        self.task.report.count_in(node.name, records.rows)
+        records = self.writable(records, "key", store.definition.key)
+        if not records.rows:
+            return
+        identity = Values(store.definition.key, wire=records.key.wire(store.definition.key))
+        clock = running_maximum(records.ts, store.stream_time)
+        there = np.flatnonzero(~identity.missing())
+        keep = np.ones(records.rows, bool)
+        if len(there):
+            known = replace(records, key=identity, extra={}).take(there)
+            found = first_ones(
+                store.view, known, clock[there], node.within, store.horizon, self.task.batch.bits
+            )
+            keep[there] = found.keep
+            gone = np.zeros(len(found.times), np.uint8)
+            store.view.put({"h": found.hashes, "s": found.times, "key": found.keys, "gone": gone})
+        store.stream_time = int(clock[-1])
+        store.horizon = max(store.horizon, store.stream_time - node.within)
+        out = self._with_own_keys(records.where(keep))
+        if out.rows:
+            self.task.report.count_out(node.name, out.rows)
+            yield self.out(), out
+
+    def _with_own_keys(self, records: Changes) -> Changes:
+        own = records.extra.get(OWN_KEY)
+        key = records.key if own is None else Values(self.task.flow(self.out()).key, wire=own)
+        return replace(records, key=key, extra={})

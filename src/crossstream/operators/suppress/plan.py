@@ -1,0 +1,50 @@
+"""The round of a suppression, and the store of what it holds back."""
+
+from __future__ import annotations
+
+from crossstream.graph.nodes import Aggregate, Filter, MapValues, Suppress
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import SUPPRESSED, StoreDef
+from crossstream.planning.steps import SuppressStep
+from crossstream.serdes.windowed import WindowedSerde
+
+
+def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
+    """Where the rows of the table are, so that stream time is that of the aggregation above."""
+    flow = builder.flow(node.parents[0])
+    by_group = not flow.routed and _is_by_group(builder, node.parents[0], flow.round)
+    number = flow.round if by_group else builder.earliest(flow)
+    arrived = flow.name if by_group else builder.arrive(flow, number, node)
+    out = builder.flow_of(node, node.name, number, routed=not by_group)
+    key = flow.key
+    if by_group:
+        assert isinstance(key, WindowedSerde)
+        key = key.inner
+    store = builder.put(
+        StoreDef(
+            name=builder.inner_store(node, "buffer"),
+            layout=SUPPRESSED,
+            round=number,
+            key=key,
+            value=out.value,
+        )
+    )
+    builder.steps.append(
+        SuppressStep(
+            node=node.name,
+            round=number,
+            inputs=(arrived,),
+            output=out.name,
+            store=store.name,
+            old=node.name in builder.wants_old or node.max_bytes is not None,
+            by_group=by_group,
+        )
+    )
+
+
+def _is_by_group(builder: PlanBuilder, name: str, number: int) -> bool:
+    """Whether rows are where an aggregation in windows made them: in the state partition of their group."""
+    node = builder.topology[name]
+    if isinstance(node, Aggregate):
+        return node.windows is not None and builder.flow(name).round == number
+    return isinstance(node, Filter | MapValues | Suppress) and _is_by_group(builder, node.parents[0], number)

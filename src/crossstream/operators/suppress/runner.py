@@ -1,0 +1,233 @@
+"""Runs a suppression in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.compute as pc
+
+from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.order import OFFSET_BITS
+from crossstream.columns.values import Values, nulls
+from crossstream.errors import ProcessingError
+from crossstream.graph import nodes as graph
+from crossstream.operators.runner import Emitted, Runner
+from crossstream.operators.suppress.kernel import (
+    HELD,
+    Bounds,
+    Moments,
+    Stays,
+    bounded_stays,
+    in_order,
+    lengths,
+    stays,
+)
+from crossstream.operators.suppress.store import Buffer, Held
+from crossstream.planning.steps import SuppressStep
+from crossstream.serdes.windowed import NO_END, WindowedSerde
+
+_CONTEXT = 28
+"""Bytes that a record takes in Kafka's buffer beside key, values, headers and topic."""
+
+
+class SuppressRunner(Runner):
+    """Passes every change of a table through a buffer, in order of arrival."""
+
+    step: SuppressStep
+
+    def finish(self) -> Emitted:
+        node: graph.Suppress = self.task.node(self.step.node)
+        store = self.task.stores(self.step.store)
+        changes = self._changes(node)
+        if changes is None:
+            yield from self._while_idle(node)
+            return
+        store.heard(self.task.batch.silence)
+        clock = np.maximum(np.maximum.accumulate(changes.ts), store.stream_time)
+        buffer = self._buffer()
+        yield from self._passed(node, buffer, changes, clock)
+        self._advance(node, int(clock[-1]))
+
+    def _changes(self, node: graph.Suppress) -> Changes | None:
+        """The changes of a batch in order of arrival, in the form of the store; None if there are none."""
+        changes = self.arrived(self.step.inputs[0])
+        if changes is None or not changes.rows:
+            return None
+        self.task.report.count_in(node.name, changes.rows)
+        serde = self.task.stores(self.step.store).definition.value
+        kept = self.as_stored(replace(changes, old=None, lost=None, extra={}), serde)
+        if not kept.rows:
+            return None
+        flow = self.task.flow(self.step.inputs[0]) if self.step.by_group else None
+        key = Values(changes.key.serde if flow is None else flow.key, wire=kept.key.wire())
+        old = None
+        if self.step.old:
+            assert changes.old is not None, "the table was planned to give old rows"
+            old = changes.old if kept.rows == changes.rows else nulls(kept.rows, serde)
+            old = Values(serde, wire=old.wire(serde))
+        return replace(kept, key=key, old=old)
+
+    def _buffer(self) -> Buffer:
+        store = self.task.stores(self.step.store)
+        key = self.task.flow(self.step.inputs[0]).key if self.step.by_group else store.definition.key
+        return Buffer(store, key, self.step.by_group, self.task.batch.bits)
+
+    def _while_idle(self, node: graph.Suppress) -> Emitted:
+        """The rows whose time has come without input, where stream time moves with the clock."""
+        store = self.task.stores(self.step.store)
+        moment = store.moment(self.task.batch.silence)
+        if moment is None:
+            return
+        due = self._buffer().until(moment - node.duration)
+        if due is not None:
+            held = self._buffer().of(due)
+            order = in_order(held.time, np.zeros(held.rows.rows), held.rows.key.wire())
+            now = np.full(len(order), moment)
+            yield from self._emitted(
+                node, replace(held.rows.take(order), major=now, minor=np.full(len(order), -1))
+            )
+        self._advance(node, moment)
+
+    def _advance(self, node: graph.Suppress, clock: int) -> None:
+        store = self.task.stores(self.step.store)
+        store.stream_time = clock
+        store.horizon = max(store.horizon, clock - node.duration + 1)
+
+    def _passed(self, node: graph.Suppress, buffer: Buffer, changes: Changes, clock: np.ndarray) -> Emitted:
+        bounded = node.max_records is not None or node.max_bytes is not None
+        until = int(clock[-1]) - node.duration
+        held = buffer.all() if bounded else buffer.held(changes.key.wire(), until)
+        waiting = held.rows if changes.old is not None else replace(held.rows, old=None)
+        rows = concat_changes([waiting, changes]) if waiting.rows else changes
+        first = waiting.rows
+        moments = Moments(
+            np.append(np.full(first, HELD), np.arange(changes.rows)),
+            np.append(held.time, self._times(node, changes)),
+            clock,
+        )
+        if bounded and self._may_be_full(node, held, rows):
+            found = bounded_stays(
+                rows.key.wire().to_pylist(),
+                moments,
+                node.duration,
+                self._bounds(node, rows),
+                self._sizes(rows, held),
+            )
+        else:
+            found = stays(rows, moments, node.duration, self.task.batch.bits)
+        yield from self._emitted(node, _leaving(rows, moments, found, changes))
+        self._keep(node, buffer, rows, held, moments, found, until)
+
+    def _times(self, node: graph.Suppress, changes: Changes) -> np.ndarray:
+        """The time of each change in the buffer: its own, or the end of its window."""
+        if node.until == "time-limit":
+            return changes.ts
+        serde = changes.key.serde
+        assert isinstance(serde, WindowedSerde)
+        ends = serde.split(changes.key.wire())[2]
+        return np.asarray(np.minimum(ends, NO_END - node.duration))
+
+    def _may_be_full(self, node: graph.Suppress, held: Held, rows: Changes) -> bool:
+        if node.max_records is not None and rows.rows > node.max_records:
+            return True
+        return (
+            node.max_bytes is not None and int(held.size.sum() + 2 * self._most(rows, held)) > node.max_bytes
+        )
+
+    def _most(self, rows: Changes, held: Held) -> int:
+        """More bytes than the changes of a batch take."""
+        old = 0 if rows.old is None else 2 * rows.old.wire().nbytes
+        names = 64 * rows.rows + sum(len(span.topic) for span in self.task.batch.ranges) * rows.rows
+        headers = 0 if rows.headers is None else rows.headers.nbytes
+        return int(rows.key.wire().nbytes + rows.value.wire().nbytes + old + names + headers)
+
+    def _bounds(self, node: graph.Suppress, rows: Changes) -> Bounds:
+        def full(records: int, size: int, row: int) -> None:
+            bound = (
+                f"max_records={node.max_records}"
+                if node.max_records is not None and records > node.max_records
+                else f"max_bytes={node.max_bytes}"
+            )
+            raise ProcessingError(
+                f"the buffer of {node.name} is full: it would hold {records} records, and has {bound}",
+                code="CS-509",
+                where={**self.task.failures.place(node, rows, row), "store": self.step.store},
+                next="raise the bound or leave it out; shorten the windows or the grace period; or, until a time"
+                ' limit, choose on_full="emit"',
+            )
+
+        return Bounds(node.max_records, node.max_bytes, full if node.stops else None)
+
+    def _sizes(self, rows: Changes, held: Held) -> Callable[[int, int], int]:
+        """The bytes of a stay, as Kafka counts them: by its first row, and its last one."""
+        waiting = held.rows.rows
+        own: list[int] = self._own_sizes(rows).tolist()
+        old = [None] * rows.rows if rows.old is None else rows.old.wire().to_pylist()
+        given: list[int] = held.size.tolist()
+
+        def size(first: int, last: int) -> int:
+            if last < waiting:
+                return given[last]
+            prior, before = old[first], old[last]
+            return own[last] + len(prior or b"") + (0 if before == prior else len(before or b""))
+
+        return size
+
+    def _own_sizes(self, rows: Changes) -> np.ndarray:
+        """The bytes of each change without its old values."""
+        size: np.ndarray = lengths(rows.key.wire()) + lengths(rows.value.wire()) + _CONTEXT
+        if rows.headers is not None:
+            size = size + lengths(rows.headers)
+        rank = rows.minor >> OFFSET_BITS
+        for span in self.task.batch.ranges:
+            size = size + np.where(rank == span.rank, len(span.topic.encode()), 0)
+        return size
+
+    def _keep(
+        self,
+        node: graph.Suppress,
+        buffer: Buffer,
+        rows: Changes,
+        held: Held,
+        moments: Moments,
+        found: Stays,
+        until: int,
+    ) -> None:
+        """Puts what waits on into the store; takes out what left before its time, for lack of room."""
+        count, waiting = len(moments.clock), held.rows.rows
+        early = (found.leaves < count) & (found.first < waiting) & (moments.time[found.first] > until)
+        left = found.first[early]
+        buffer.put(rows.take(left), moments.time[left], np.zeros(len(left), np.int64), gone=True)
+        on = (found.leaves == count) & (found.last >= waiting)
+        first, last = found.first[on], found.last[on]
+        kept = rows.take(last)
+        size = np.zeros(len(last), np.int64)
+        if rows.old is not None:
+            prior = rows.old.take(first)
+            if node.max_bytes is not None:
+                size = self._own_sizes(rows)[last] + lengths(prior.wire())
+                same = np.asarray(pc.fill_null(pc.equal(prior.wire(), rows.old.take(last).wire()), False))
+                size = size + np.where(same, 0, lengths(rows.old.take(last).wire()))
+            kept = replace(kept, old=prior)
+        buffer.put(kept, moments.time[first], size)
+
+    def _emitted(self, node: graph.Suppress, changes: Changes) -> Emitted:
+        if node.until == "window-closes":  # a deleted row has no final result
+            changes = changes.where(~changes.value.missing())
+        if self.step.old and changes.old is None:
+            changes = replace(changes, old=nulls(changes.rows, changes.value.serde))
+        if changes.rows:
+            self.task.report.count_out(node.name, changes.rows)
+            yield self.out(), changes
+
+
+def _leaving(rows: Changes, moments: Moments, found: Stays, changes: Changes) -> Changes:
+    """The rows that come out in a batch, each placed at the change that made it leave."""
+    out = np.flatnonzero(found.leaves < len(moments.clock))
+    first, last, leaves = found.first[out], found.last[out], found.leaves[out]
+    order = in_order(moments.time[first], leaves, rows.key.take(first).wire())
+    first, last, leaves = first[order], last[order], leaves[order]
+    made = replace(rows.take(last), major=changes.major[leaves], minor=changes.minor[leaves])
+    return made if rows.old is None else replace(made, old=rows.old.take(first))

@@ -1,0 +1,170 @@
+"""Keys of windowed results, with Kafka's bytes: the key, and the window.
+
+    time window     <bytes of the key> <start, 8 bytes>                 the size of all windows is known
+    session         <bytes of the key> <end, 8 bytes> <start, 8 bytes>
+
+Numbers are big-endian, as ``TimeWindowedSerializer`` and ``SessionWindowedSerializer`` write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
+
+NO_END = (1 << 63) - 1
+"""The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
+
+
+class Windowed(NamedTuple):
+    """The key of a windowed result: the key of its records, and the window, in ms since the epoch.
+
+    A time window has the records with ``start <= timestamp < end``; a session or a sliding window those with
+    ``start <= timestamp <= end``. Equal to the plain tuple ``(key, start, end)``.
+
+    >>> Windowed("ada", 0, 60_000)
+    Windowed(key='ada', start=0, end=60000)
+    """
+
+    key: Any
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedSerde:
+    """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
+
+    inner: Serde
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        return (
+            f"session_windowed[{self.inner.name}]"
+            if self.size is None
+            else f"windowed[{self.inner.name}, {self.size}]"
+        )
+
+    @property
+    def dtype(self) -> pl.DataType | None:
+        inner = self.inner.dtype
+        return None if inner is None else pl.Struct({"key": inner, "start": pl.Int64, "end": pl.Int64})
+
+    @property
+    def varied(self) -> bool:
+        return is_varied(self.inner)
+
+    @property
+    def classes(self) -> tuple[type | Comparable, ...]:
+        return identity(self.inner)[1]
+
+    @property
+    def unfit_for_keys(self) -> str | None:
+        """As `key_fault` of the inner serde."""
+        return key_fault(self.inner)
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, tuple | list) or len(value) != 3:
+            raise refusals.wrong_type(
+                self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)"
+            )
+        key, start, end = value
+        if self.size is not None and end != self._end(start):
+            step = f"a window from {start} ends at {self._end(start)}"
+            raise refusals.wrong_type(self.name, value, f"a window of {self.size} ms", step)
+        data = self.inner.serialize(key)
+        if data is None:
+            raise refusals.wrong_type(self.name, value, "a Windowed with a key", "set the key")
+        if self.size is not None:
+            return data + int(start).to_bytes(8, "big", signed=True)
+        return data + int(end).to_bytes(8, "big", signed=True) + int(start).to_bytes(8, "big", signed=True)
+
+    def _end(self, start: int) -> int:
+        assert self.size is not None
+        return min(start + self.size, NO_END)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows([self.serialize(value) for value in values])
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        there = arrays.validity(data)
+        keys, starts, ends = self.split(data if there is None else data.drop_null())
+        found = map(Windowed, self.inner.decode_objects(keys), starts.tolist(), ends.tolist())
+        return list(found) if there is None else [next(found) if row else None for row in there.tolist()]
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        names = ("key", "start", "end")
+        if not isinstance(values.dtype, pl.Struct) or {f.name for f in values.dtype.fields} != set(names):
+            wanted = "structs with the fields key, start and end"
+            raise refusals.wrong_column(
+                self.name, values.dtype, wanted, "make one with pl.struct(key=…, start=…, end=…)"
+            )
+        there = values.is_not_null()
+        key, start, end = (values.filter(there).struct.field(name) for name in names)
+        if start.null_count() or end.null_count() or key.null_count():
+            raise refusals.wrong_type(self.name, None, "windows with key, start and end", "set all three")
+        starts, ends = (column.cast(pl.Int64).to_numpy() for column in (start, end))
+        made = self.joined(self.inner.encode_series(key), starts, ends)
+        if there.all():
+            return made
+        return made.take(pa.array(np.cumsum(there.to_numpy()) - 1, mask=~there.to_numpy()))
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        there = arrays.validity(data)
+        keys, starts, ends = self.split(data if there is None else data.drop_null())
+        inner = self.inner.decode_series(keys).alias("key")
+        struct = pl.DataFrame([inner, pl.Series("start", starts), pl.Series("end", ends)]).to_struct("key")
+        if there is None:
+            return struct
+        rows = pl.Series(np.cumsum(there) - 1).cast(pl.Int64)
+        return struct.gather(rows.set(pl.Series(~there), None))
+
+    def joined(self, keys: pa.LargeBinaryArray, starts: np.ndarray, ends: np.ndarray) -> pa.LargeBinaryArray:
+        """Serialised keys of these windows. ``keys``: serialised inner keys, none of them null."""
+        numbers = [starts] if self.size is not None else [ends, starts]
+        tail = np.column_stack(numbers).astype(">i8").view(np.uint8)
+        positions = arrays.offsets(keys)
+        lengths = np.diff(positions)
+        made = np.zeros(len(keys) + 1, np.int64)
+        np.cumsum(lengths + tail.shape[1], out=made[1:])
+        rows = np.empty(int(made[-1]), np.uint8)
+        is_tail = np.zeros(len(rows), bool)
+        is_tail[(made[1:, None] - tail.shape[1] + np.arange(tail.shape[1])).ravel()] = True
+        rows[is_tail] = tail.ravel()
+        rows[~is_tail] = arrays.content(keys)[int(positions[0]) : int(positions[-1])]
+        return arrays.binary_array(made, rows)
+
+    def split(self, data: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
+        """The inner keys, the starts and the ends of serialised keys, none of them null. Raises `SerdeError`."""
+        width = 8 if self.size is not None else 16
+        positions = arrays.offsets(data)
+        lengths = np.diff(positions)
+        if (lengths < width).any():
+            raise refusals.undecodable(self.name, f"it is shorter than the {width} bytes of a window")
+        rows = arrays.content(data)
+        places = (positions[1:, None] - width + np.arange(width)).ravel()
+        numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)
+        kept = np.ones(int(positions[-1] - positions[0]), bool)
+        kept[places - positions[0]] = False
+        made = np.zeros(len(data) + 1, np.int64)
+        np.cumsum(lengths - width, out=made[1:])
+        keys = arrays.binary_array(made, rows[int(positions[0]) : int(positions[-1])][kept])
+        starts = numbers[:, -1]
+        if self.size is None:
+            return keys, starts, numbers[:, 0]
+        return keys, starts, np.where(starts > NO_END - self.size, NO_END, starts + self.size)

@@ -1,0 +1,70 @@
+"""Windows: any cut into batches gives the table, and with emit="close" the records, of one record at a time."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.effort import cases
+from tests.operators.aggregate.windowed import Case, Ran, Record, cut, random_case, random_records, run
+from tests.reference.windows import Result, Windowing
+
+
+def expected(case: Case, records: list[Record]) -> tuple[Windowing, list[list[Result]]]:
+    reference = case.reference()
+    return reference, [reference.process(*record) for record in records]
+
+
+def shown(reference: Windowing) -> list[tuple[tuple[str, int, int], object]]:
+    """The rows of a store that its queries show, by key, then time."""
+    return sorted((window, row[0]) for window, row in reference.rows.items())
+
+
+def newest(results: list[Result]) -> dict[tuple[str, int, int], object]:
+    """The last value of each window; without those that were deleted."""
+    last = {(r.key, r.start, r.end): (r.value, r.ts) for r in results}
+    return {window: row for window, row in last.items() if row[0] is not None}
+
+
+@cases(1)
+@given(st.integers(0, 10**9))
+def test_a_record_at_a_time(seed: int) -> None:
+    random = Random(seed)
+    case, records = random_case(random), random_records(random)
+    ran = run(case, [[record] for record in records])
+    reference, results = expected(case, records)
+    assert ran.batches == results, (case, records)
+    check_store(case, ran, reference)
+
+
+@cases(1)
+@given(st.integers(0, 10**9))
+def test_any_cut_into_batches(seed: int) -> None:
+    random = Random(seed)
+    case, records = random_case(random), random_records(random, 30)
+    ran = run(case, cut(random, records))
+    reference, results = expected(case, records)
+    made, wanted = [[r for batch in side for r in batch] for side in (ran.batches, results)]
+    if case.final:
+        assert made == wanted, (case, records)
+    else:
+        assert newest(made) == newest(wanted), (case, records)
+    check_store(case, ran, reference)
+
+
+def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
+    rows = list(ran.rows)
+    assert set(rows) <= set(shown(reference)), case
+    open_ = [row for row in shown(reference) if is_open(case, reference, row[0])]
+    assert [row for row in rows if row in open_] == open_, case
+    assert rows == sorted(rows), case
+    assert ran.dropped == reference.dropped, case
+
+
+def is_open(case: Case, reference: Windowing, window: tuple[str, int, int]) -> bool:
+    end, now = window[2], reference.now - case.grace
+    if case.kind == "session":
+        return end > now - case.size
+    return end > now if case.kind == "time" else end >= now
