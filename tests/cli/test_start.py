@@ -145,7 +145,9 @@ def test_every_serde_without_a_type_can_be_named():
         name
         for name in serdes.__all__
         if name != "Serde"
-        and not name.startswith(("avro", "confluent", "debezium", "session_windowed", "windowed", "left_or_right"))
+        and not name.startswith(
+            ("avro", "confluent", "debezium", "session_windowed", "windowed", "left_or_right")
+        )
     }
     assert set(SERDES) == plain
 
