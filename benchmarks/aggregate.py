@@ -17,7 +17,7 @@ from benchmarks.arguments import parse
 from benchmarks.data import START_MS, customer_messages, updates_of
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, machine
 from benchmarks.generate import Sending, Sent, Topics, create
-from benchmarks.joins import BEATS, LATER, JoinBench, Workload
+from benchmarks.joins import LATER, JoinBench, Workload
 from benchmarks.keyed_data import keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
@@ -61,8 +61,6 @@ class AggregateBench(JoinBench):
     def _send_all(self, sending: Sending, seed: int, ends: tuple[bytes, ...]) -> None:
         newest = self._records(sending, self.workload, seed)
         self._send_ends(sending, newest + 1_000, ends)
-        if self.workload.mode == "tumbling":  # they close the windows before
-            sending.orders([[self._order(b"beat-%d" % n, newest + 10 * SIZE_MS) for n in range(BEATS)]])
 
     def _records(self, sending: Sending, work: Workload, seed: int) -> int:
         if work.mode == "table":
@@ -77,8 +75,6 @@ class AggregateBench(JoinBench):
         with Sending(self.servers, prefix) as sending:
             sending.customers(customer_messages(range(1), 1))
             self._send_ends(sending, START_MS, self.ends)
-            if work.mode == "tumbling":
-                sending.orders([[self._order(b"beat-%d" % n, START_MS + 10 * SIZE_MS) for n in range(BEATS)]])
         return self._sent_at(sending, self.ends, START_MS)
 
     def _send_ends(self, sending: Sending, timestamp: int, ends: tuple[bytes, ...]) -> None:

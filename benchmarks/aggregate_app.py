@@ -47,7 +47,7 @@ def aggregated(topics: Topics, work: str) -> Any:
         windowed = stream.group_by_key().windowed_by(cs.SessionWindows(gap=SIZE_MS))
         made, key, value = windowed.count(), sessions, serdes.int64()
     else:
-        windowed = stream.group_by_key().windowed_by(cs.TimeWindows(size=SIZE_MS), emit="close")
+        windowed = stream.group_by_key().windowed_by(cs.TimeWindows(size=SIZE_MS))
         totals = windowed.agg(total=cs.agg.sum("amount")).to_stream().map_values(pl.col("total"))
         totals.to(topics.results, cs.Produced(key=tumbling, value=number))
         return builder.build()

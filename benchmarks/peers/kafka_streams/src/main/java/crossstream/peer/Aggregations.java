@@ -6,7 +6,6 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
-import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
@@ -40,7 +39,7 @@ final class Aggregations {
             case "aggregate-count" -> stream().groupByKey().count()
                 .toStream().to(output, Produced.with(KEY, Serdes.Long()));
             case "aggregate-tumbling" -> amounts().groupByKey(Grouped.with(KEY, Serdes.Double()))
-                .windowedBy(TimeWindows.ofSizeWithNoGrace(size)).emitStrategy(EmitStrategy.onWindowClose())
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(size))
                 .reduce(Double::sum)
                 .toStream().to(output, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, size.toMillis()), Serdes.Double()));
             case "aggregate-hopping" -> stream().groupByKey()
