@@ -197,10 +197,12 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     if groups.starts is not None:
         extra[START] = groups.starts[number]
     made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
+    old_rows = np.where(before.present, np.arange(len(before.present)), -1)
     if not every:
-        old = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
         made = replace(made, extra={**made.extra, **folded.state})
-        return Updates(replace(made, old=old) if want_old else made, None, folded.failures)
+        if want_old:
+            made = replace(made, old=before.values.take(old_rows[number]))
+        return Updates(made, None, folded.failures)
     # Of the rows that one input record made in a group (an old row taken away, a new one added) the last counts.
     follows = (number[1:] == number[:-1]) & same_trigger(
         made.major, made.minor, np.arange(len(number) - 1), np.arange(1, len(number))
@@ -212,7 +214,7 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     net = replace(net, extra={**net.extra, **folded.state})
     if want_old:
         begins = np.append(True, number[1:] != number[:-1])[: len(number)]
-        first = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
+        first = before.values.take(old_rows[number])
         both = concat_values([first, made.value])
         rows = np.arange(len(number))
         made = replace(made, old=both.take(np.where(begins, rows, len(number) + rows - 1)))

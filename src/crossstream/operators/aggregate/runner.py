@@ -84,7 +84,7 @@ class GroupTableRunner(Runner):
 
     def _grouped(self, half: Changes) -> Changes:
         """Under the keys of their groups; without null keys and values, which belong to none."""
-        node: graph.GroupTable = self.task.node(self.step.node)
+        node: graph.GroupTable = self.node
         made, failures = (select_key if node.selects else map_records)(half, node.mapper)
         if failures:
             self.task.failures.failed(node, half, failures)
@@ -101,11 +101,11 @@ class AggregateRunner(Runner):
 
         Of grouped tables the order among groups may be that of arrival in each range; between keys it is free.
         """
-        node: graph.Aggregate = self.task.node(self.step.node)
+        node: graph.Aggregate = self.node
         return node.windows is None
 
     def finish(self) -> Emitted:
-        node: graph.Aggregate = self.task.node(self.step.node)
+        node: graph.Aggregate = self.node
         store = self.task.stores(self.step.store)
         changes = self._records(node, store)
         if node.windows is None:
@@ -120,8 +120,7 @@ class AggregateRunner(Runner):
             if moment is None:
                 return
             before, store.stream_time = store.stream_time, moment
-            if node.emit_final:
-                yield from self._closed(node, store, before, None, np.array([moment]))
+            yield from self._closed(node, store, before, None, np.array([moment]))
             self._expire(store)
             return
         store.heard(self.task.batch.silence)
@@ -289,7 +288,7 @@ class AggregateRunner(Runner):
         """With the keys of the result: those of windows have the window in them."""
         if START not in changes.extra:
             return replace(changes, extra={})
-        node: graph.Aggregate = self.task.node(self.step.node)
+        node: graph.Aggregate = self.node
         serde = node.key
         assert isinstance(serde, WindowedSerde)
         assert node.windows is not None
@@ -334,7 +333,7 @@ class AggregateRunner(Runner):
         Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
         out, wherever rescaling puts it. Sliding windows have expired where they were put.
         """
-        node: graph.Aggregate = self.task.node(self.step.node)
+        node: graph.Aggregate = self.node
         retention, windows, now = self.step.retention, node.windows, store.stream_time
         if retention is None or windows is None or windows.kind == "sliding":
             return
@@ -347,7 +346,7 @@ class AggregateRunner(Runner):
 
     def _leaves_at_close(self) -> bool:
         """Whether windows leave the store as soon as they have come out."""
-        node: graph.Aggregate = self.task.node(self.step.node)
+        node: graph.Aggregate = self.node
         windows = node.windows
         if windows is None or not node.emit_final or windows.kind == "sliding":
             return False

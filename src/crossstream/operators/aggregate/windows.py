@@ -6,6 +6,7 @@ import numpy as np
 
 from crossstream.graph.nodes import WindowSpec
 from crossstream.serdes.windowed import NO_END
+from crossstream.storage.sorted_run import expand
 
 
 def ends_of(windows: WindowSpec, starts: np.ndarray) -> np.ndarray:
@@ -26,13 +27,9 @@ def windows_of(windows: WindowSpec, ts: np.ndarray) -> tuple[np.ndarray, np.ndar
     if windows.kind == "unlimited":
         rows = np.flatnonzero(ts >= windows.size)
         return rows, np.full(len(rows), windows.size)
-    first = np.maximum(0, ts - windows.size + windows.advance) // windows.advance * windows.advance
-    counts = (ts - first) // windows.advance + 1
-    if (counts == 1).all():
-        return np.arange(len(ts)), first
-    rows = np.repeat(np.arange(len(ts)), counts)
-    nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, first[rows] + nth * windows.advance
+    first = np.maximum(0, ts - windows.size + windows.advance) // windows.advance
+    rows, number = expand(first, ts // windows.advance + 1)
+    return rows, number * windows.advance
 
 
 def is_open(windows: WindowSpec, starts: np.ndarray, stream_time: np.ndarray | int) -> np.ndarray:
