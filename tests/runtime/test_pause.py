@@ -9,6 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.spark.topics import Inputs
 from tests.faults.one_process import streams
 from tests.spark.test_running import wait_for
 from tests.spark.world import World
@@ -61,6 +62,29 @@ def test_a_started_application_is_paused_and_resumed(world: World) -> None:
         assert (app.status, app.is_paused) == ("running", False)
         app.process_available()
         assert keys(world) == ["a", "b"]
+
+
+def test_nothing_written_after_a_pause_is_read_however_the_loop_stands(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = Inputs.refresh
+    pauses = [True]
+
+    def pausing(inputs: Inputs) -> None:
+        if app.progress.batch == 0 and pauses:  # the loop has looked for a pause just before
+            pauses.clear()
+            app.pause()
+            append(world, "b")
+        refresh(inputs)
+
+    monkeypatch.setattr(Inputs, "refresh", pausing)
+    with streams(loud(), world.config()) as app:
+        app.start()
+        wait_for(lambda: app.is_paused)
+        assert not app.await_termination(0.3)
+        assert (app.progress.batch, keys(world)) == (0, ["a"])
+        app.resume()
+        wait_for(lambda: keys(world) == ["a", "b"])
 
 
 def test_a_paused_application_starts_paused_and_stops(world: World) -> None:

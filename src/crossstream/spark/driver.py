@@ -191,6 +191,8 @@ class Engine:
                 return False  # a batch of rows, meanwhile: `check` raises it
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
+            if not self.resumed.is_set():
+                return False  # a pause takes no record that was written after it
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False

@@ -107,6 +107,7 @@ class SparkStreams:
     def pause(self) -> None:
         """Lets no other batch begin until `resume`; one that runs is finished. Returns at once.
 
+        No record that is written to a topic after the call is read before `resume`.
         State stays open and can be queried, and no other application may take it. Before `start`, and after `stop`,
         it counts for the next start. Source: KIP-834.
         """
