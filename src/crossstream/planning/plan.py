@@ -255,6 +255,11 @@ class Plan:
         return len(self.parts)
 
     @property
+    def timers(self) -> frozenset[str]:
+        """The stores of timers; the ``clock`` of their versions is the time at which the next one fires."""
+        return frozenset(name for part in self.parts for name in part.timers)
+
+    @property
     def reacting(self) -> frozenset[str]:
         """The stores whose rows get new results when a global table changes."""
         return frozenset(step.subscriptions for step in self.steps if isinstance(step, GlobalResolveStep))

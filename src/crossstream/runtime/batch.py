@@ -77,7 +77,8 @@ class Report:
     """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
 
     ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
-    ``store/partition``. ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
+    ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
+    ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
     found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
     """
 
@@ -89,6 +90,7 @@ class Report:
     dropped: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
     matched: dict[str, int] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Report:
         for phase, seconds in other.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         self.state.update(other.state)
+        self.due.update(other.due)
         self.note_keys(other.keys)
         self.staged.extend(other.staged)
 

@@ -7,7 +7,7 @@ machine share the files of a global table (decision 0020).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ from crossstream.serdes.serde import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.compaction import NO_HORIZON, Segment
 from crossstream.storage.files import Storage, partition_folder
-from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
+from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
@@ -35,12 +35,26 @@ from crossstream.storage.store import Version, advance, load_version, saver, sto
 
 def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
     """(rows, bytes) of each store partition, by ``store/partition``; ``versions``: names of their manifests."""
-    state, measured = root_of(root), {}
+    found = _manifests(root, versions)
+    return {partition: (manifest.rows, manifest.size) for partition, manifest in found}
+
+
+def due_timers(
+    root: Place, versions: Mapping[str, Mapping[int, str]], timers: Collection[str]
+) -> dict[str, int]:
+    """When the next timer on the clock fires (ms; 0: there is none), by ``store/partition``."""
+    found = _manifests(root, {store: names for store, names in versions.items() if store in timers})
+    return {partition: manifest.clock for partition, manifest in found}
+
+
+def _manifests(root: Place, versions: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, Manifest]]:
+    state = root_of(root)
     for store, names in versions.items():
         for partition, name in names.items():
-            manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
-            measured[f"{store}/{partition}"] = (manifest.rows, manifest.size)
-    return measured
+            yield (
+                f"{store}/{partition}",
+                read_manifest(state.storage(partition_folder(store, partition)), name),
+            )
 
 
 def grow(

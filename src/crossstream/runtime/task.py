@@ -311,6 +311,8 @@ class RoundTask:
             if after is not opened.before:
                 self._saved(name, opened, after)
             self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
+            if name in self.plan.timers:
+                self.report.due[f"{name}/{self.sender}"] = after.clock
 
     def _saved(self, name: str, opened: _Opened, after: Version) -> None:
         version = opened.before

@@ -18,7 +18,7 @@ from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
 from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
-from crossstream.runtime.stores import measure
+from crossstream.runtime.stores import due_timers, measure
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
@@ -122,7 +122,7 @@ class Engine:
         self._repeat, self._frames = found.repeat, found.application.frames
         self.retirement = Vacuum(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
-        self._account.state = measure(self.state, self._versions)
+        self._measure()
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self.sources = self.inputs.find(commit, found.application)
         if (
@@ -150,8 +150,13 @@ class Engine:
         self.partitions = self._wanted
         self._versions = done.commit.versions
         self._next = done.commit.id + 1
-        self._account.state = measure(self.state, self._versions)
+        self._measure()
         self.retirement.add(done.commit.id, done.retired)
+
+    def _measure(self) -> None:
+        """Reads what the state holds."""
+        self._account.state = measure(self.state, self._versions)
+        self._account.due = due_timers(self.state, self._versions, self.plan.timers)
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
@@ -293,7 +298,7 @@ class Engine:
             has_more = has_more or frame is not None or self._feed.is_behind()
         silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
         is_tick = rows_wait(self.plan, self._account.state) and self._listener.is_tick(silence)
-        if not ranges and frame is None and not is_tick:
+        if not (ranges or frame is not None or is_tick or self._account.timer_is_due(milliseconds())):
             return None
         is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
         shares = 0 if is_small else self._tasks

@@ -42,12 +42,14 @@ class Progress:
 class Account:
     """What an application has done since its start, and what it holds.
 
-    ``sources``: the nodes whose records count; ``state``: (rows, bytes) held, by ``store/partition``.
+    ``sources``: the nodes whose records count; ``state``: (rows, bytes) held, by ``store/partition``; ``due``: when
+    the next timer on the clock fires (ms; 0: there is none), the same way.
     """
 
     sources: frozenset[str]
     partnerless: Partnerless
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
 
@@ -60,9 +62,14 @@ class Account:
         """Takes in what a batch did."""
         self.total_rows += self._read(report)
         self.state.update(report.state)
+        self.due.update(report.due)
         self.partnerless.add(report)
         for key, number in report.dropped.items():
             self.total_dropped[key] = self.total_dropped.get(key, 0) + number
+
+    def timer_is_due(self, now: int) -> bool:
+        """Whether a timer on the clock fires at this time (ms)."""
+        return any(0 < due <= now for due in self.due.values())
 
     def rows(self) -> dict[str, int]:
         """Rows held by each store."""

@@ -96,7 +96,7 @@ class _Run:
         self._called("close", getattr(processor, "close", None))
         for view in self.views.values():
             view.keep()
-        self.own.stream_time = self.context.stream_time
+        self.own.stream_time, self.own.clock = self.context.stream_time, self.timers.next_on_the_clock
         batch = self.task.batch
         save(self.own, self.timers.to_keep(), self.task.number, batch.partitions, batch.bits)
         return self._forwarded()

@@ -93,6 +93,12 @@ class Timers:
                 yield timer
                 timer.advance(self.clock)
 
+    @property
+    def next_on_the_clock(self) -> int:
+        """The time of the clock at which a timer is due; 0 if none is."""
+        left = (one.due for one in self.timers if one.kind == "wall-clock" and not one.cancelled)
+        return min(left, default=0)
+
     def to_keep(self) -> dict[int, int]:
         """What has changed of what is kept."""
         now = {

@@ -1,0 +1,59 @@
+"""Timers on the wall clock fire in a running application, also where no record comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import crossstream as cs
+from crossstream import serdes
+from tests.faults.one_process import streams
+from tests.spark.test_running import wait_for
+from tests.spark.world import World
+
+TEXT, NUMBER = serdes.string(), serdes.int64()
+
+
+class Ticking:
+    """Forwards how often it fired, three times."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.timer = context.schedule("200 ms", "wall-clock", self.tick)
+
+    def tick(self, now: int) -> None:
+        store = self.context.store("ticks")
+        count = (store.get("n") or 0) + 1
+        store.put("n", count)
+        self.context.forward("n", count)
+        if count == 3:
+            self.timer.cancel()
+
+    def process(self, record: Any) -> None:
+        pass
+
+
+def test_they_fire_without_records_also_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create(words=1, ticks=1)
+    world.append("words", [("a", "v", 1)])
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+    ticks = words.process(Ticking, stores=[cs.KeyValueStore("ticks", TEXT, NUMBER)])
+    ticks.to("ticks", cs.Produced(key=TEXT, value=NUMBER))
+    topology = builder.build()
+
+    def counts() -> list[int]:
+        return [record.value for record in world.read("ticks", TEXT, NUMBER)]
+
+    with streams(topology, world.config()) as app:
+        app.process_available()
+        assert counts() == []
+        app.start()
+        wait_for(lambda: len(counts()) == 2, 20)
+    with streams(topology, world.config()) as app:
+        app.start()
+        wait_for(lambda: len(counts()) == 3, 20)
+        batch = app.progress.batch
+        assert not app.await_termination(0.5)
+        assert (counts(), app.progress.batch) == ([1, 2, 3], batch)
