@@ -95,7 +95,9 @@ def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: R
 def nulls(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[bool]:
     """Row by row, whether it is a null."""
     chunks = (data.slice(start, CHUNK) for start in range(0, len(data), CHUNK))
-    return [value is None for rows in chunks for value in decode_rows(rows, decoder, serde, lambda value: None)]
+    return [
+        value is None for rows in chunks for value in decode_rows(rows, decoder, serde, lambda value: None)
+    ]
 
 
 def decode_row(row: bytes, decoder: Decoder, serde: str, read: Read = whole) -> Any:
