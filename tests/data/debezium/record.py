@@ -8,17 +8,19 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from crossstream.demo.postgres import Postgres, started
 from crossstream.kafka import broker, servers
@@ -68,12 +70,25 @@ class Recording:
         self.ends += 1
         self.sql(f"INSERT INTO fin VALUES ({self.ends})")
         for prefix in self.prefixes:
-            wait(
-                lambda: sum(r["value"] is not None for r in self.records(f"{prefix}.public.fin")) >= self.ends
-            )
+            wait(partial(self._has_come, f"{prefix}.public.fin"))
+
+    def _has_come(self, topic: str) -> bool:
+        return sum(record["value"] is not None for record in self.records(topic)) >= self.ends
 
     def records(self, topic: str) -> list[dict[str, Any]]:
         return read(self.bootstrap, topic)
+
+    def has_stopped(self, connector: str) -> bool:
+        now = self.rest(f"/{connector}/status")
+        return now["connector"]["state"] == "STOPPED" and not now["tasks"]
+
+    def streams(self, connector: str, slot: str) -> bool:
+        """Whether the connector has finished its snapshot and follows the changes."""
+        for task in self.rest(f"/{connector}/status")["tasks"]:
+            if task["state"] == "FAILED":
+                raise RuntimeError(f"{connector}: {task['trace']}")
+        query = f"SELECT slot_name FROM pg_replication_slots WHERE slot_name = '{slot}' AND active"
+        return bool(self.postgres.select(query))
 
     def rest(self, path: str, method: str = "GET", body: object = None) -> Any:
         return servers.request(f"{self.connect.url}/connectors{path}", method, body)
@@ -178,32 +193,40 @@ CREATE TABLE types (
   n numeric, n10_2 numeric(10, 2), n38_0 numeric(38, 0), n5_n2 numeric(5, -2), m money,
   t text, v varchar(20), c char(5), ci citext, x xml, lt ltree,
   bin bytea, bit1 bit(1), bits bit(12), varbits bit varying(20),
-  da date, ti time, ti3 time(3), tz timetz, ts timestamp, ts0 timestamp(0), ts3 timestamp(3), tsz timestamptz, iv interval,
-  u uuid, j json, jb jsonb, h hstore, e mood, p positive,
+  da date, ti time, ti3 time(3), tz timetz, ts timestamp, ts0 timestamp(0), ts3 timestamp(3), tsz timestamptz,
+  iv interval, u uuid, j json, jb jsonb, h hstore, e mood, p positive,
   ip inet, net cidr, mac macaddr, mac8 macaddr8,
   pt point, r4 int4range, r8 int8range, rn numrange, rt tsrange, rtz tstzrange, rd daterange, tsv tsvector,
-  a_i int[], a_t text[], a_n numeric(6, 2)[], a_d date[], a_ts timestamp[], a_tz timestamptz[], a_u uuid[], a_b boolean[], a_j jsonb[],
-  a_f double precision[], a_i8 bigint[], a_e mood[], a_by bytea[]);
+  a_i int[], a_t text[], a_n numeric(6, 2)[], a_d date[], a_ts timestamp[], a_tz timestamptz[], a_u uuid[],
+  a_b boolean[], a_j jsonb[], a_f double precision[], a_i8 bigint[], a_e mood[], a_by bytea[]);
 """
-TYPE_ROWS = r"""
+FULL_ROW = r"""
 INSERT INTO types VALUES (1, true, -32768, 2147483647, 9223372036854775807, 5, 4294967295, 1.5, 0.1,
   1234567890.0987654321, 12345678.90, 12345678901234567890123456789012345678, 12300, '1234.56',
   'text "quoted" \ ' || chr(10) || 'line', 'varchar', 'ab', 'CiText', '<a b="1">x</a>', 'top.sub',
   '\x00ff10', B'1', B'101010101010', B'1011',
-  '2026-02-28', '12:34:56.789012', '23:59:59.999', '01:02:03.456789+02', '2026-01-02 03:04:05.678901', '2026-01-02 03:04:05',
-  '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678901+05', '1 year 2 months 3 days 4 hours 5 minutes 6.789 seconds',
+  '2026-02-28', '12:34:56.789012', '23:59:59.999', '01:02:03.456789+02',
+  '2026-01-02 03:04:05.678901', '2026-01-02 03:04:05', '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678901+05',
+  '1 year 2 months 3 days 4 hours 5 minutes 6.789 seconds',
   'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{"b": 1,  "a": [1, null, "x"]}', '{"b": 1.50, "a": {"c": true}}',
   'k => v, n => NULL', 'very happy', 7,
   '192.168.1.5/24', '10.0.0.0/8', '08:00:2b:01:02:03', '08:00:2b:01:02:03:04:05',
-  '(1.5,-2.25)', '[1,10)', '(1,5]', '[1.5,2.5]', '[2026-01-01 00:00, 2026-02-01 00:00)', '[2026-01-01 00:00+00, 2026-02-01 00:00+00)', '[2026-01-01,2026-02-01)', 'a fat cat',
-  '{1,NULL,3}', '{"a b",NULL,""}', '{1.50,NULL,-2.25}', '{2026-01-01,1969-12-31}', '{"2026-01-02 03:04:05.678901"}', '{"2026-01-02 03:04:05.678901+00"}',
-  '{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}', '{t,f,NULL}', ARRAY['{"a": 1}'::jsonb], '{1.5,NULL}', '{9223372036854775807,-1}', '{sad,ok}', ARRAY['\x00ff'::bytea]);
+  '(1.5,-2.25)', '[1,10)', '(1,5]', '[1.5,2.5]', '[2026-01-01 00:00, 2026-02-01 00:00)',
+  '[2026-01-01 00:00+00, 2026-02-01 00:00+00)', '[2026-01-01,2026-02-01)', 'a fat cat',
+  '{1,NULL,3}', '{"a b",NULL,""}', '{1.50,NULL,-2.25}', '{2026-01-01,1969-12-31}',
+  '{"2026-01-02 03:04:05.678901"}', '{"2026-01-02 03:04:05.678901+00"}',
+  '{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}', '{t,f,NULL}', ARRAY['{"a": 1}'::jsonb], '{1.5,NULL}',
+  '{9223372036854775807,-1}', '{sad,ok}', ARRAY['\x00ff'::bytea]);
+"""
+BORDER_ROWS = """
 INSERT INTO types (id, s) VALUES (2, 1);
-INSERT INTO types (id, s, i2, i4, i8, n, n10_2, n38_0, m, t, bin, da, ti, tz, ts, tsz, iv, a_i, a_t, r, d) VALUES (3, -1, 0, -2147483648,
-  -9223372036854775808, -0.0000000001, -99999999.99, -1, '-0.01', '', '', '0001-01-01', '00:00:00', '00:00:00+00', '0001-01-01 00:00:00',
-  '1900-06-15 12:00:00.000001+00', '-1 day', '{}', '{}', 'NaN', 'Infinity');
-INSERT INTO types (id, s, n, da, ts, tsz, ti, r, d, iv, pt) VALUES (4, 0, 100, '9999-12-31', '9999-12-31 23:59:59.999999', '9999-12-31 23:59:59.999999+00',
-  '24:00:00', 3.4028235e38, 5e-324, '1 microsecond', '(0,0)');
+INSERT INTO types (id, s, i2, i4, i8, n, n10_2, n38_0, m, t, bin, da, ti, tz, ts, tsz, iv, a_i, a_t, r, d)
+  VALUES (3, -1, 0, -2147483648, -9223372036854775808, -0.0000000001, -99999999.99, -1, '-0.01', '', '',
+  '0001-01-01', '00:00:00', '00:00:00+00', '0001-01-01 00:00:00', '1900-06-15 12:00:00.000001+00', '-1 day',
+  '{}', '{}', 'NaN', 'Infinity');
+INSERT INTO types (id, s, n, da, ts, tsz, ti, r, d, iv, pt) VALUES (4, 0, 100, '9999-12-31',
+  '9999-12-31 23:59:59.999999', '9999-12-31 23:59:59.999999+00', '24:00:00', 3.4028235e38, 5e-324,
+  '1 microsecond', '(0,0)');
 """
 SPECIAL_ROWS = """
 INSERT INTO types (id, s, n, da, ts, tsz) VALUES (6, 0, 'NaN', 'infinity', 'infinity', '-infinity');
@@ -297,8 +320,7 @@ def replay(recording: Recording) -> None:
     recording.catch_up()
     for prefix in recording.prefixes:
         recording.rest(f"/{prefix}/stop", "PUT")
-        wait(lambda: recording.rest(f"/{prefix}/status")["connector"]["state"] == "STOPPED")
-        wait(lambda: not recording.rest(f"/{prefix}/status")["tasks"])
+        wait(partial(recording.has_stopped, prefix))
         recording.rest(f"/{prefix}/offsets", "PATCH", before[prefix])
         recording.rest(f"/{prefix}/resume", "PUT")
     recording.sql("UPDATE accounts SET balance = 3 WHERE id = 1;")
@@ -321,8 +343,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "toast": Scenario(TOAST, TOAST_THEN, formats=FEW),
     "types": Scenario(
-        TYPES + TYPE_ROWS,
-        "UPDATE types SET id = id + 10 WHERE id = 1;" + TYPE_ROWS.replace("(1, true", "(5, false"),
+        TYPES + FULL_ROW + BORDER_ROWS,
+        "UPDATE types SET id = id + 10 WHERE id = 1;" + FULL_ROW.replace("(1, true", "(5, false"),
         formats=FEW,
         variants={
             "json-schemas-other": {
@@ -351,6 +373,12 @@ SCENARIOS: Mapping[str, Scenario] = {
                 "hstore.handling.mode": "map",
             },
         },
+    ),
+    "special": Scenario(
+        TYPES + FULL_ROW,
+        SPECIAL_ROWS,
+        formats=("json-schemas", "avro"),
+        variants={"json-schemas-other": {**JSON_SCHEMAS, "decimal.handling.mode": "string"}},
     ),
     "schema": Scenario(SCHEMA, SCHEMA_THEN, formats=FEW),
     "snapshot": Scenario(ACCOUNTS, changes_meanwhile, formats=("json", "rows-flagged", "avro")),
@@ -389,8 +417,7 @@ def record(
             recording.prefixes.append(prefix)
         for format in formats:
             slot = f"{name}_{format}".replace("-", "_")
-            active = f"SELECT active FROM pg_replication_slots WHERE slot_name = '{slot}' AND active"
-            wait(lambda: postgres.select(active) and status(recording, f"{name}.{format}"))
+            wait(partial(recording.streams, f"{name}.{format}", slot))
 
     if scenario.change is changes_meanwhile:
         with busy(recording):
@@ -408,7 +435,7 @@ def record(
         recording.rest(f"/{prefix}", "DELETE")
     total, ids = 0, set()
     for format in formats:
-        records = read(info.bootstrap_servers, f"^.*{name}\\.{format}\\.|^.*{name}\\.{format}$")
+        records = read(info.bootstrap_servers, rf"(.*\.)?{name}\.{format}(\..*)?")
         records = [
             r
             for r in records
@@ -419,22 +446,15 @@ def record(
             assert all(side[0] == 0 for side in sides)
             ids |= {int.from_bytes(side[1:5], "big") for side in sides}
         text = "".join(json.dumps(record) + "\n" for record in records)
-        (here / f"{format}.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+        pack(here / f"{format}.jsonl.gz", text)
         total += len(records)
         print(f"{name}/{format}: {len(records)} records, {len(text)} bytes", flush=True)
-    (here / "tables.json").write_text(json.dumps(tables(postgres, name), indent=1, ensure_ascii=False) + "\n")
+    pack(here / "tables.json.gz", json.dumps(tables(postgres, name), indent=1, ensure_ascii=False))
     if ids:
         schemas = {str(id): servers.request(f"{registry.url}/schemas/ids/{id}") for id in sorted(ids)}
         (here / "schemas.json.gz").write_bytes(
             gzip.compress(json.dumps(schemas, indent=1).encode(), 9, mtime=0)
         )
-
-
-def status(recording: Recording, connector: str) -> bool:
-    for task in recording.rest(f"/{connector}/status")["tasks"]:
-        if task["state"] == "FAILED":
-            raise RuntimeError(f"{connector}: {task['trace']}")
-    return True
 
 
 def tables(postgres: Postgres, database: str) -> dict[str, Any]:
@@ -465,7 +485,7 @@ def tables(postgres: Postgres, database: str) -> dict[str, Any]:
                     f"SELECT row_to_json(t) AS row FROM {table} t ORDER BY t.*::text", database
                 )
             ]
-            if database != "types"
+            if database not in ("types", "special")
             else None,
         }
     return found
@@ -473,46 +493,49 @@ def tables(postgres: Postgres, database: str) -> dict[str, Any]:
 
 def read(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """All records of a topic, or of the topics that match a pattern, each topic partition in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "x",
-            "enable.auto.commit": False,
-            "enable.partition.eof": False,
-        }
-    )
+    settings = {"bootstrap.servers": bootstrap, "group.id": "recording", "enable.auto.commit": False}
+    consumer = Consumer(settings)
     try:
-        import re
-
         found = consumer.list_topics(timeout=30).topics
-        names = [n for n in sorted(found) if (re.match(topic, n) if topic.startswith("^") else n == topic)]
-        records = []
-        for name in names:
-            for partition in sorted(found[name].partitions):
-                low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=30)
-                if low == high:
-                    continue
-                consumer.assign([TopicPartition(name, partition, low)])
-                while True:
-                    message = consumer.poll(10)
-                    if message is None or message.error():
-                        raise RuntimeError(f"{name} {partition}: {message and message.error()}")
-                    records.append(
-                        {
-                            "topic": name,
-                            "partition": partition,
-                            "offset": message.offset(),
-                            "timestamp": message.timestamp()[1],
-                            "key": encode(message.key()),
-                            "value": encode(message.value()),
-                            "headers": [[key, encode(value)] for key, value in message.headers() or ()],
-                        }
-                    )
-                    if message.offset() >= high - 1:
-                        break
-        return records
+        names = [name for name in sorted(found) if re.fullmatch(topic, name)]
+        partitions = [
+            TopicPartition(name, partition) for name in names for partition in sorted(found[name].partitions)
+        ]
+        return [encoded(message) for partition in partitions for message in _messages(consumer, partition)]
+    except KafkaException as error:
+        if not error.args[0].retriable():
+            raise
     finally:
         consumer.close()
+    time.sleep(0.2)  # a topic that was just made
+    return read(bootstrap, topic)
+
+
+def _messages(consumer: Consumer, partition: TopicPartition) -> Iterator[Any]:
+    low, high = consumer.get_watermark_offsets(partition, timeout=30)
+    consumer.assign([TopicPartition(partition.topic, partition.partition, low)])
+    while low < high:
+        message = consumer.poll(30)
+        if message is None or message.error():
+            raise RuntimeError(f"{partition}: {message and message.error()}")
+        low = message.offset() + 1
+        yield message
+
+
+def encoded(message: Any) -> dict[str, Any]:
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": message.timestamp()[1],
+        "key": encode(message.key()),
+        "value": encode(message.value()),
+        "headers": [[key, encode(value)] for key, value in message.headers() or ()],
+    }
+
+
+def pack(file: Path, text: str) -> None:
+    file.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def encode(data: bytes | None) -> str | None:

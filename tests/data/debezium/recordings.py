@@ -40,7 +40,7 @@ def formats(scenario: str) -> list[str]:
 
 def tables(scenario: str) -> dict[str, Any]:
     """What SQL shows at the end; see README.md."""
-    found: dict[str, Any] = json.loads((HERE / scenario / "tables.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(gzip.decompress((HERE / scenario / "tables.json.gz").read_bytes()))
     return found
 
 
