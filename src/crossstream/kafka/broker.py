@@ -36,6 +36,19 @@ from crossstream.kafka.background import (
 )
 from crossstream.storage.files import locked
 
+__all__ = [
+    "HOST",
+    "BrokerInfo",
+    "answers",
+    "fetch_kafka_jars",
+    "find_java",
+    "find_kafka_jars",
+    "free_port",
+    "start",
+    "status",
+    "stop",
+]
+
 KAFKA_VERSION = "4.3.1"
 """The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
 START_SECONDS = 60.0

@@ -10,22 +10,22 @@ import gzip
 import json
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from crossstream.demo.postgres import Postgres, started
-from crossstream.kafka import broker, servers
-from crossstream.kafka.broker import BrokerInfo
-from crossstream.kafka.servers import ConnectInfo, RegistryInfo
+from crossstream.demo.cdc import Parts
+from crossstream.demo.cdc import parts as started
+from crossstream.demo.postgres import Postgres
+from crossstream.kafka import servers
+from tests.data.debezium.recordings import Recorded
 
 HERE = Path(__file__).parent
 JSON = dict(servers.JSON)
@@ -55,15 +55,13 @@ FEW = ("json", "json-schemas", "rows-flagged", "avro")
 class Recording:
     """The servers, and the connectors of one scenario."""
 
-    postgres: Postgres
-    connect: ConnectInfo
-    bootstrap: str
+    parts: Parts
     database: str
     prefixes: list[str] = field(default_factory=list)
     ends: int = 0
 
     def sql(self, text: str) -> None:
-        self.postgres.execute(text, self.database)
+        self.parts.postgres.execute(text, self.database)
 
     def catch_up(self) -> None:
         """Returns when every connector has written all changes of this moment."""
@@ -73,25 +71,17 @@ class Recording:
             wait(partial(self._has_come, f"{prefix}.public.fin"))
 
     def _has_come(self, topic: str) -> bool:
-        return sum(record["value"] is not None for record in self.records(topic)) >= self.ends
+        return sum(record.value is not None for record in self.records(topic)) >= self.ends
 
-    def records(self, topic: str) -> list[dict[str, Any]]:
-        return read(self.bootstrap, topic)
+    def records(self, topic: str) -> list[Recorded]:
+        return read(self.parts.broker.bootstrap_servers, topic)
 
     def has_stopped(self, connector: str) -> bool:
         now = self.rest(f"/{connector}/status")
         return now["connector"]["state"] == "STOPPED" and not now["tasks"]
 
-    def streams(self, connector: str, slot: str) -> bool:
-        """Whether the connector has finished its snapshot and follows the changes."""
-        for task in self.rest(f"/{connector}/status")["tasks"]:
-            if task["state"] == "FAILED":
-                raise RuntimeError(f"{connector}: {task['trace']}")
-        query = f"SELECT slot_name FROM pg_replication_slots WHERE slot_name = '{slot}' AND active"
-        return bool(self.postgres.select(query))
-
     def rest(self, path: str, method: str = "GET", body: object = None) -> Any:
-        return servers.request(f"{self.connect.url}/connectors{path}", method, body)
+        return servers.request(f"{self.parts.connect.url}/connectors{path}", method, body)
 
 
 @dataclass(frozen=True)
@@ -170,18 +160,23 @@ def toasted(table: str) -> str:
 TOAST = "".join(
     f"CREATE TABLE {table} ({DOCUMENT}); ALTER TABLE {table} {EXTERNAL};\n"
     f"ALTER TABLE {table} REPLICA IDENTITY {identity};\n{toasted(table)}"
-    for table, identity in (("documents", "DEFAULT"), ("full_documents", "FULL"))
+    for table, identity in (
+        ("documents", "DEFAULT"),
+        ("full_documents", "FULL"),
+        ("moved_documents", "DEFAULT"),
+    )
 )
 TOAST_THEN = "".join(
     f"UPDATE {table} SET title = 'new title' WHERE id = 1;\n"
     f"UPDATE {table} SET body = '{letters(9)}' WHERE id = 2;\n"
     f"UPDATE {table} SET short = NULL, data = NULL WHERE id = 2;\n"
     f"UPDATE {table} SET title = 'again' WHERE id = 2;\n"
-    f"UPDATE {table} SET id = 4 WHERE id = 3;\n"
-    f"UPDATE {table} SET title = '__debezium_unavailable_value' WHERE id = 4;\n"
     f"UPDATE {table} SET tags = ARRAY['small'], body = 'small' WHERE id = 1;\n"
     f"UPDATE {table} SET title = 'last' WHERE id = 1;\n"
     for table in ("documents", "full_documents")
+)
+TOAST_THEN += (
+    "UPDATE moved_documents SET id = 4 WHERE id = 3; UPDATE moved_documents SET title = 'x' WHERE id = 4;"
 )
 
 TYPES = """
@@ -392,32 +387,20 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def record(
-    name: str, postgres: Postgres, info: BrokerInfo, registry: RegistryInfo, connect: ConnectInfo
-) -> None:
+def record(name: str, parts: Parts) -> None:
     scenario, here = SCENARIOS[name], HERE / name
     here.mkdir(exist_ok=True)
-    postgres.execute(f"CREATE DATABASE {name}")
-    recording = Recording(postgres, connect, info.bootstrap_servers, name)
+    parts.postgres.execute(f"CREATE DATABASE {name}")
+    recording = Recording(parts, name)
     recording.sql("CREATE TABLE fin (id int PRIMARY KEY);" + scenario.setup)
     formats = {**{format: FORMATS[format] for format in scenario.formats}, **scenario.variants}
+    bootstrap = parts.broker.bootstrap_servers
 
     def connectors() -> None:
         for format, settings in formats.items():
-            prefix = f"{name}.{format}"
-            slot = f"{name}_{format}".replace("-", "_")
-            own = {
-                "slot.name": slot,
-                "publication.name": slot,
-                "skipped.operations": "none",
-                "poll.interval.ms": "50",
-            }
-            more = {"topic.creation.default.partitions": "2", **scenario.settings, **settings}
-            recording.rest(f"/{prefix}/config", "PUT", {**postgres.connector(prefix, name), **own, **more})
-            recording.prefixes.append(prefix)
-        for format in formats:
-            slot = f"{name}_{format}".replace("-", "_")
-            wait(partial(recording.streams, f"{name}.{format}", slot))
+            own = {"skipped.operations": "none", "topic.creation.default.partitions": "2"}
+            parts.capture(f"{name}.{format}", name, {**own, **scenario.settings, **settings})
+            recording.prefixes.append(f"{name}.{format}")
 
     if scenario.change is changes_meanwhile:
         with busy(recording):
@@ -433,36 +416,32 @@ def record(
     time.sleep(1)  # the end of the transaction, and heartbeats
     for prefix in recording.prefixes:
         recording.rest(f"/{prefix}", "DELETE")
-    total, ids = 0, set()
+    ids = set()
     for format in formats:
-        records = read(info.bootstrap_servers, rf"(.*\.)?{name}\.{format}(\..*)?")
         records = [
-            r
-            for r in records
-            if not r["topic"].endswith(".public.fin") and not r["topic"].endswith("signals")
+            record
+            for record in read(bootstrap, rf"(.*\.)?{name}\.{format}(\..*)?")
+            if not record.topic.endswith((".public.fin", ".public.signals"))
         ]
         if format.startswith("avro"):
-            sides = [base64.b64decode(r[side]) for r in records for side in ("key", "value") if r[side]]
+            sides = [side for record in records for side in (record.key, record.value) if side]
             assert all(side[0] == 0 for side in sides)
             ids |= {int.from_bytes(side[1:5], "big") for side in sides}
-        text = "".join(json.dumps(record) + "\n" for record in records)
+        text = "".join(map(line, records))
         pack(here / f"{format}.jsonl.gz", text)
-        total += len(records)
         print(f"{name}/{format}: {len(records)} records, {len(text)} bytes", flush=True)
-    pack(here / "tables.json.gz", json.dumps(tables(postgres, name), indent=1, ensure_ascii=False))
+    pack(here / "tables.json.gz", json.dumps(tables(parts.postgres, name), indent=1, ensure_ascii=False))
     if ids:
-        schemas = {str(id): servers.request(f"{registry.url}/schemas/ids/{id}") for id in sorted(ids)}
-        (here / "schemas.json.gz").write_bytes(
-            gzip.compress(json.dumps(schemas, indent=1).encode(), 9, mtime=0)
-        )
+        schemas = {str(id): servers.request(f"{parts.registry.url}/schemas/ids/{id}") for id in sorted(ids)}
+        pack(here / "schemas.json.gz", json.dumps(schemas, indent=1))
 
 
 def tables(postgres: Postgres, database: str) -> dict[str, Any]:
     """Each table at the end: its columns with their types, its key, and its rows: each value in Postgres' text."""
-    found = {}
+    found: dict[str, Any] = {}
     query = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
     for row in postgres.select(query, database):
-        table = row["relname"]
+        table = str(row["relname"])
         if table in ("fin", "signals"):
             continue
         columns = postgres.select(
@@ -480,7 +459,7 @@ def tables(postgres: Postgres, database: str) -> dict[str, Any]:
             "key": [column["attname"] for column in key],
             "rows": postgres.select(f"SELECT * FROM {table} ORDER BY 1", database),
             "json": [
-                json.loads(r["row"])
+                json.loads(r["row"] or "")
                 for r in postgres.select(
                     f"SELECT row_to_json(t) AS row FROM {table} t ORDER BY t.*::text", database
                 )
@@ -491,7 +470,7 @@ def tables(postgres: Postgres, database: str) -> dict[str, Any]:
     return found
 
 
-def read(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+def read(bootstrap: str, topic: str) -> list[Recorded]:
     """All records of a topic, or of the topics that match a pattern, each topic partition in order."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "recording", "enable.auto.commit": False}
     consumer = Consumer(settings)
@@ -501,7 +480,7 @@ def read(bootstrap: str, topic: str) -> list[dict[str, Any]]:
         partitions = [
             TopicPartition(name, partition) for name in names for partition in sorted(found[name].partitions)
         ]
-        return [encoded(message) for partition in partitions for message in _messages(consumer, partition)]
+        return [record for partition in partitions for record in _records(consumer, partition)]
     except KafkaException as error:
         if not error.args[0].retriable():
             raise
@@ -511,7 +490,8 @@ def read(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     return read(bootstrap, topic)
 
 
-def _messages(consumer: Consumer, partition: TopicPartition) -> Iterator[Any]:
+def _records(consumer: Consumer, partition: TopicPartition) -> Iterator[Recorded]:
+    message: Any
     low, high = consumer.get_watermark_offsets(partition, timeout=30)
     consumer.assign([TopicPartition(partition.topic, partition.partition, low)])
     while low < high:
@@ -519,19 +499,22 @@ def _messages(consumer: Consumer, partition: TopicPartition) -> Iterator[Any]:
         if message is None or message.error():
             raise RuntimeError(f"{partition}: {message and message.error()}")
         low = message.offset() + 1
-        yield message
+        yield Recorded(
+            partition.topic,
+            partition.partition,
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            message.headers() or [],
+        )
 
 
-def encoded(message: Any) -> dict[str, Any]:
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": message.timestamp()[1],
-        "key": encode(message.key()),
-        "value": encode(message.value()),
-        "headers": [[key, encode(value)] for key, value in message.headers() or ()],
-    }
+def line(record: Recorded) -> str:
+    packed = asdict(record)
+    packed["key"], packed["value"] = encode(record.key), encode(record.value)
+    packed["headers"] = [[name, encode(value)] for name, value in record.headers]
+    return json.dumps(packed) + "\n"
 
 
 def pack(file: Path, text: str) -> None:
@@ -551,22 +534,11 @@ def wait(condition: Callable[[], Any], seconds: float = 120) -> None:
 
 
 def main(names: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as folder, started() as postgres:
-        info = broker.start(broker.free_port(), folder)
-        try:
-            registry = servers.start_registry(info, broker.free_port())
-            connect = servers.start_connect(info, broker.free_port(), registry)
-            for name in names or SCENARIOS:
-                began = time.monotonic()
-                try:
-                    record(name, postgres, info, registry, connect)
-                except Exception as error:
-                    print(f"{name}: {error!r}"[:3000], flush=True)
-                    print("\n".join(connect.log_file.read_text().splitlines()[-40:]), flush=True)
-                print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
-        finally:
-            servers.stop_companions(info.port)
-            broker.stop(info.port)
+    with started() as parts:
+        for name in names or SCENARIOS:
+            began = time.monotonic()
+            record(name, parts)
+            print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
