@@ -26,8 +26,7 @@ def test_the_changes_give_the_table(scenario: str) -> None:
         changes = []
         latest: dict[tuple[str, int], int] = {}
         for record in recorded(scenario, format):
-            change = envelope(record.value)
-            if ".public." in record.topic and change is not None:
+            if ".public." in record.topic and (change := envelope(record.value)) is not None:
                 partition = record.topic, record.partition
                 latest[partition] = max(change["source"]["lsn"] or 0, latest.get(partition, 0))
                 changes.append((latest[partition], *partition, record.offset, change))
