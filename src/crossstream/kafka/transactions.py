@@ -249,7 +249,9 @@ class TransactionPublisher:
         note = msgspec.json.encode(mark).decode()
         offsets = [KafkaPartition(self._topic, 0, 0, note)]
         try:
-            producer.send_offsets_to_transaction(offsets, self._committer().consumer_group_metadata(), patience)
+            producer.send_offsets_to_transaction(
+                offsets, self._committer().consumer_group_metadata(), patience
+            )
             producer.commit_transaction(patience)
         except KafkaException:
             self._writer.check()  # says which record was refused
@@ -269,7 +271,7 @@ def _lost(application: str, topic: str, batch: int) -> StateError:
         f"it cannot be known whether the results of batch {batch} are in Kafka: the mark of the application is gone",
         code="CS-741",
         where={"application": application, "group": f"{application}.published", "topic": topic},
-        next="look at the end of the result topics; then commit the offset 0 of partition 0 of this topic to the group, "
-        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget offsets of a group after '
-        "offsets.retention.minutes, and those of a topic that is deleted)",
+        next="look at the end of the result topics; then commit offset 0 of partition 0 of this topic to this group, with "
+        'the metadata {"state": …, "batch": …} of the batch that is there (brokers forget the offsets of a group after '
+        "offsets.retention.minutes, and those of a deleted topic)",
     )
