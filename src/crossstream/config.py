@@ -121,6 +121,11 @@ class StreamsConfig:
     ``state_mode``               who may read the state files: ``"private"`` their owner, ``"group"`` also the group,
                                  which may write them too (workers of another user), ``"shared"`` everybody
     ``durable``                  commits survive a crash of the machine, not only of the process
+    ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
+    ``metrics_host``             the address that it listens on; by default every one of the machine
+    ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
+    ``ui_host``                  the address that it listens on; by default only this machine. Others need the token
+                                 in the address that is logged at the start
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -151,6 +156,10 @@ class StreamsConfig:
     retain_batches: int = 10
     state_mode: StateMode = "private"
     durable: bool = True
+    metrics_port: int | None = None
+    metrics_host: str = "0.0.0.0"
+    ui_port: int | None = None
+    ui_host: str = "127.0.0.1"
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -219,6 +228,9 @@ class StreamsConfig:
                     raise _out_of_range(f"the name of a setting in {name}={{…}}", setting, "text")
         if not isinstance(self.durable, bool):
             raise _out_of_range("durable", self.durable, "True or False")
+        for name in ("metrics_host", "ui_host"):
+            if not isinstance(host := getattr(self, name), str) or not host:
+                raise _out_of_range(name, host, 'an address of this machine, such as "127.0.0.1"')
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
@@ -252,6 +264,13 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
+        for name in ("metrics_port", "ui_port"):
+            port = getattr(self, name)
+            if port is not None and (isinstance(port, bool) or not isinstance(port, int) or port >> 16):
+                raise _out_of_range(name, port, "a port: 1 to 65535, or 0 for any that is free")
+        if self.metrics_port is not None and self.metrics_port == self.ui_port != 0:
+            what = f"metrics_port and ui_port are both {self.ui_port}"
+            raise _refusal(what, "give each a port of its own")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 

@@ -12,6 +12,8 @@ from crossstream.errors import ConfigError
 
 SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
 """Serdes that can be named on the command line: those that need no type or schema."""
+UI_PORT = 8642
+"""The port of the page, where none is given."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
 
@@ -266,6 +268,18 @@ def _run(commands: Commands) -> None:
         ("--on-lost-state", "fail|restart", None, "when Kafka has offsets, but the state folder is empty"),
         ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
+        ("--metrics-port", "PORT", port, "serve numbers for Prometheus at this port"),
+        ("--metrics-host", "ADDRESS", some, "where that listens; default: 0.0.0.0, every address"),
+        ("--ui-host", "ADDRESS", some, "where the page listens; default: 127.0.0.1, this machine only"),
+    )
+    settings.add_argument(
+        "--ui",
+        dest="ui_port",
+        nargs="?",
+        type=port,
+        const=UI_PORT,
+        metavar="PORT",
+        help="serve a page that shows the running application (default port: %(const)s)",
     )
     settings.add_argument(
         "--durable", action=BooleanOptionalAction, help="commits survive a crash of the machine; default: yes"

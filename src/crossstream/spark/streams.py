@@ -26,6 +26,7 @@ from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
+from crossstream.spark.window import Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
 
@@ -81,6 +82,8 @@ class SparkStreams:
         self._turn = threading.Condition()
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
+        self._window = Window(topology, self.plan, self._settled, self._state, self._live)
+        self._failure: str | None = None
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -122,6 +125,11 @@ class SparkStreams:
     def progress(self) -> Progress:
         """What the last batch did."""
         return self._progress
+
+    @property
+    def ui_address(self) -> str | None:
+        """The address of the page, with its token if it needs one; None without ``ui_port`` or before the start."""
+        return self._window.ui_address
 
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
@@ -216,6 +224,7 @@ class SparkStreams:
             self._closes_itself = False
             if self._status != "failed":
                 self._status = "stopped"
+            self._window.close()
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
@@ -232,6 +241,7 @@ class SparkStreams:
                 self._engine = self._opened()
             except BaseException as error:
                 self._session.release()
+                self._window.close()
                 if isinstance(error, CrossStreamError):
                     self._placed(error)
                 raise
@@ -241,6 +251,7 @@ class SparkStreams:
         engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
         engine.resumed = self._resumed
         try:
+            self._window.open(engine)
             engine.open(self._session.open)
         except BaseException:
             engine.close()
@@ -313,6 +324,10 @@ class SparkStreams:
             self._refuse_paused()
             raise self._stopped_early()
 
+    def _live(self) -> tuple[Engine | None, str, str | None]:
+        """What is watched: the engine, the status, what it failed with."""
+        return self._engine, self.status, self._failure
+
     def _set(self, event: threading.Event) -> None:
         """Sets an event, and wakes the threads that wait in `process_available`."""
         event.set()
@@ -354,6 +369,7 @@ class SparkStreams:
 
     def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
+        self._window.add(progress)
         self._wake()
         for listener in self._listeners:
             call_listener(listener, progress)
@@ -389,6 +405,7 @@ class SparkStreams:
         self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
+        self._failure = str(self._error)
         self._status = "failed"
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
@@ -423,6 +440,7 @@ class SparkStreams:
                 self._fail(error)
         if self._status != "failed":
             self._status = "stopped"
+            self._window.close()
 
 
 def _called_inside(what: str) -> ConfigError:
