@@ -34,7 +34,8 @@ def dashboard() -> dict[str, Any]:
 def check(expression: str) -> None:
     """Names exist, selectors and groupings use their labels, brackets match."""
     names = set(NAME.findall(expression))
-    assert names and names <= prometheus_names(), expression
+    assert names, expression
+    assert names <= prometheus_names(), expression
     labels = LABELS | BUCKETS
     for name, selector in SELECTOR.findall(expression):
         used = {part.partition("=")[0].rstrip("!~ ") for part in selector.split(",")}

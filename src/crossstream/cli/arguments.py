@@ -179,7 +179,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _topics, _query, _state, _broker, _doctor, _bench):
+    for add in (_demo, _run, _describe, _topics, _query, _state, _ui, _broker, _doctor, _bench):
         add(commands)
     return parser
 
@@ -391,6 +391,22 @@ def _state(commands: Commands) -> None:
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
+
+
+def _ui(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "ui",
+        "show an application in the browser, while it runs elsewhere or after",
+        "Serves a page that shows the application of a state folder, until Ctrl-C. It only reads. It shows more of an "
+        "application that runs with --ui itself: lag, phases, dropped records and the drawing are not in its state.",
+    )
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    parser.add_argument("--port", type=port, default=UI_PORT, metavar="PORT", help="default: %(default)s")
+    help = (
+        "where it listens; any other than the default needs a token, which is printed (default: %(default)s)"
+    )
+    parser.add_argument("--host", type=some, default="127.0.0.1", metavar="ADDRESS", help=help)
 
 
 def _broker(commands: Commands) -> None:

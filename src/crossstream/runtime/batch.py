@@ -79,8 +79,8 @@ class Report:
     ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
     ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
     ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
-    found a partner, and that found none. ``keys``: of joins where none did, a key of each side. ``newest``: the latest timestamp (ms) of the
-    records that each source read, and of those that each sink wrote.
+    found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
+    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an application opens to be watched: metrics, telemetry, the page. Nothing is imported where nothing is asked for."""
+"""What an application opens to be watched: metrics, telemetry, the page. Only what is asked for is imported."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
 from crossstream.metrics.opentelemetry import is_used
 from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
+from crossstream.query.files import open_store
+from crossstream.query.store import StoreReader
 from crossstream.spark.progress import Progress
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicLog, TopicPartition
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from crossstream.metrics.opentelemetry import Telemetry
     from crossstream.metrics.prometheus import Endpoint
     from crossstream.spark.driver import Engine
+    from crossstream.ui.server import Page
 
 logger = logging.getLogger("crossstream.ui")
 
@@ -53,6 +56,7 @@ class Window:
         self._watch: Watch | None = None
         self._endpoint: Endpoint | None = None
         self._telemetry: Telemetry | None = None
+        self._page: Page | None = None
         self._ends = _Ends()
         self._last = Live()
 
@@ -73,6 +77,8 @@ class Window:
             from crossstream.metrics.opentelemetry import Telemetry
 
             self._telemetry = Telemetry(config.application_id, watch.observe)
+        if config.ui_port is not None:
+            self._page = self._opened(watch, config.ui_port)
         self._watch = watch
 
     def _made(self) -> Watch:
@@ -84,6 +90,31 @@ class Window:
             [one for one, name in reasons.items() if isinstance(getattr(self._config, name), DeadLetter)],
             self._live,
         )
+
+    def _opened(self, watch: Watch, port: int) -> Page:
+        from crossstream.ui.drawing import drawing_of
+        from crossstream.ui.server import Page
+        from crossstream.ui.source import LiveSource
+
+        rights, drawing = self._config.state_rights, drawing_of(self._topology)
+        page = Page(
+            self._config.ui_host,
+            port,
+            lambda: LiveSource(self._state, rights, watch.observe, drawing, self._reader),
+        )
+        logger.info("the page of %s: %s", self._config.application_id, page.address)
+        return page
+
+    def _reader(self, name: str, as_of: int | None) -> StoreReader:
+        """A store, with the serdes of the application itself."""
+        own = next((store for store in self._plan.stores.values() if store.public == name), None)
+        serdes = {} if own is None else {"key": own.key, "value": own.value}
+        return open_store(self._state, name, as_of, {part: serde for part, serde in serdes.items() if serde})
+
+    @property
+    def ui_address(self) -> str | None:
+        """The address of the page."""
+        return None if self._page is None else self._page.address
 
     @property
     def metrics_port(self) -> int | None:
@@ -99,12 +130,11 @@ class Window:
 
     def close(self) -> None:
         """Closes everything; what was seen last is kept for the page of a state folder."""
-        if self._endpoint is not None:
-            self._endpoint.close()
-        if self._telemetry is not None:
-            self._telemetry.close()
+        for one in (self._page, self._endpoint, self._telemetry):
+            if one is not None:
+                one.close()
         self._ends.close()
-        self._watch = self._endpoint = self._telemetry = None
+        self._watch = self._endpoint = self._telemetry = self._page = None
 
     def _live(self) -> Live:
         engine, status, failure = self._look()
