@@ -253,6 +253,7 @@ class SparkStreams:
         try:
             self._window.open(engine)
             engine.open(self._session.open)
+            self._window.note_open()
         except BaseException:
             engine.close()
             raise

@@ -59,6 +59,7 @@ class Window:
         self._page: Page | None = None
         self._ends = _Ends()
         self._last = Live()
+        self._was_open = False
 
     def open(self, engine: Engine) -> None:
         """Opens what the settings ask for. Raises `ConfigError` CS-201: an extra is missing, a port is taken."""
@@ -100,7 +101,9 @@ class Window:
         page = Page(
             self._config.ui_host,
             port,
-            lambda: LiveSource(self._state, rights, watch.observe, drawing, self._reader),
+            lambda: LiveSource(
+                self._state, rights, watch.observe, drawing, self._reader, lambda: self._was_open
+            ),
         )
         logger.info("the page of %s: %s", self._config.application_id, page.address)
         return page
@@ -121,6 +124,10 @@ class Window:
         """The port that Prometheus asks."""
         return None if self._endpoint is None else self._endpoint.port
 
+    def note_open(self) -> None:
+        """The state is open, and this process the only writer."""
+        self._was_open = True
+
     def add(self, progress: Progress) -> None:
         """Takes in a batch that was just committed."""
         if self._watch is not None:
@@ -135,6 +142,7 @@ class Window:
                 one.close()
         self._ends.close()
         self._watch = self._endpoint = self._telemetry = self._page = None
+        self._was_open = False
 
     def _live(self) -> Live:
         engine, status, failure = self._look()

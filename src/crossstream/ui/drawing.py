@@ -22,12 +22,16 @@ SWEEPS = 12
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A box. ``name``: of its operator or topic; ``title``: the same, short enough; ``stores``: that it keeps."""
+    """A box. ``name``: of its operator or topic; ``title``: the same, short enough.
+
+    ``stores``: that the operator keeps; ``sinks``: the operators that write the topic.
+    """
 
     name: str
     title: str
     look: Look
     stores: tuple[str, ...]
+    sinks: tuple[str, ...]
     x: int
     y: int
 
@@ -63,12 +67,17 @@ def drawing_of(topology: graph.Graph) -> Drawing:
     least = min((middle[one] - _half(one) for row in rows for one in row), default=0.0)
     at = {one: x - least + MARGIN for one, x in middle.items()}
     level = {one: MARGIN + number * PITCH for number, row in enumerate(rows) for one in row}
+    sinks: dict[str | None, list[str]] = {}
+    for node in topology:
+        if isinstance(node, graph.Sink):
+            sinks.setdefault(node.topic, []).append(node.name)
     shapes = tuple(
         Shape(
             box.title,
             shortened(box.title),
             box.look,
             tuple(filter(None, box.store.split(", "))),
+            tuple(sinks.get(box.title, ())) if box.look == "topic" else (),
             round(at[box.id] - WIDTH / 2),
             level[box.id],
         )

@@ -57,7 +57,9 @@ class History:
         start = _start(ring)
         part = content[start : start + slots * _SLOT.size]
         part = part[: len(part) // _SLOT.size * _SLOT.size]
-        fresh = sorted(one for one in _SLOT.iter_unpack(part) if now - step * slots < one[0] <= now + step)
+        fresh = sorted(
+            one for one in _SLOT.iter_unpack(part) if max(0.0, now - step * slots) < one[0] <= now + step
+        )
         columns = zip(*fresh, strict=True) if fresh else [() for _ in FIELDS]
         return {
             name: [None if math.isnan(number) else number for number in column]

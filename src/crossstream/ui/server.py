@@ -86,7 +86,7 @@ class Feed:
         self._stop.set()
         self._thread.join()
         with suppress(CrossStreamError, OSError):
-            self.source.keep(self.source.observe())
+            self.source.keep(self.source.observe(), last=True)
         self.source.close()
 
 
@@ -95,9 +95,8 @@ class Page:
 
     def __init__(self, host: str, port: int, source: Callable[[], Source], setting: str = "ui_port") -> None:
         with needs("ui", setting):
-            import uvicorn
-
             import starlette  # noqa: F401
+            import uvicorn
         try:
             listening = _listening(host, port)
         except OSError as error:
@@ -204,6 +203,9 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
 
         return StreamingResponse(lines(), media_type="text/event-stream", headers=SECURITY)
 
+    def observation(request: Request) -> Response:
+        return answer(feed.text.removeprefix(b"data: ").strip())
+
     def history(request: Request) -> Response:
         ring = request.query_params.get("span", "minutes")
         if ring not in RINGS:
@@ -237,6 +239,7 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
         Route("/", page),
         Route("/assets/{name}", asset),
         Route("/api/events", events),
+        Route("/api/observation", observation),
         Route("/api/history", history),
         Route("/api/graph", graph),
         Route("/api/stores", asked(lambda query: source.stores())),

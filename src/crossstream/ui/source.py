@@ -60,8 +60,8 @@ class Source:
         ]
         return {"stores": named, "batches": self.log.commits()}
 
-    def keep(self, seen: Observation) -> None:
-        """Takes in what was observed."""
+    def keep(self, seen: Observation, *, last: bool = False) -> None:
+        """Takes in what was observed; ``last``: nothing follows."""
 
     def close(self) -> None:
         """Closes files."""
@@ -69,7 +69,10 @@ class Source:
 
 
 class LiveSource(Source):
-    """The application of this process; what is seen is kept in its state folder, within bounds."""
+    """The application of this process; what is seen is kept in its state folder, within bounds.
+
+    ``is_ours``: whether the application has locked the state, and so may write there.
+    """
 
     rows = LIVE_ROWS
 
@@ -80,11 +83,13 @@ class LiveSource(Source):
         observe: Callable[[], Observation],
         drawing: Drawing,
         opened: Callable[[str, int | None], StoreReader],
+        is_ours: Callable[[], bool],
     ) -> None:
         super().__init__(state)
         self.history = History(state.here / HISTORY, rights)
         self._observe = observe
         self._opened = opened
+        self._is_ours = is_ours
         self._graph = encoded(drawing)
         self._rates = Rates()
         self._kept = 0.0
@@ -99,10 +104,12 @@ class LiveSource(Source):
     def open(self, name: str, as_of: int | None) -> StoreReader:
         return self._opened(name, as_of)
 
-    def keep(self, seen: Observation) -> None:
+    def keep(self, seen: Observation, *, last: bool = False) -> None:
+        if not self._is_ours():
+            return
         for sample in self._rates.samples(seen):
             self.history.add(sample)
-        if seen.time - self._kept >= KEEP_SECONDS or seen.errors:
+        if last or seen.time - self._kept >= KEEP_SECONDS:
             if not self._kept:
                 self._folder.write(GRAPH, self._graph)
             self._kept = seen.time

@@ -51,13 +51,20 @@ function moment(ms) {
 
 // -- tables
 
+const LETTERS = 40;
+const middle = (name) => (name.length <= LETTERS ? name : `${name.slice(0, 22)}…${name.slice(-17)}`);
+
 function table(place, head, rows, { most = MOST, none = "" } = {}) {
   const key = JSON.stringify([head, rows.map((row) => row.map((cell) => (cell instanceof Node ? cell.textContent + cell.value : cell)))]);
   if (place.dataset.key === key) return;
   place.dataset.key = key;
   if (!rows.length) { place.replaceChildren(...(none ? [make("p", { class: "quiet" }, none)] : [])); return; }
   const numbers = head.map((name) => name.startsWith("#"));
-  const cell = (tag, value, index) => make(tag, numbers[index] ? { class: "n" } : {}, value);
+  const cell = (tag, value, index) => {
+    const one = make(tag, numbers[index] ? { class: "n" } : {}, numbers[index] ? value : middle(value));
+    if (!numbers[index] && value.length > LETTERS) one.title = value;
+    return one;
+  };
   const body = rows.slice(0, most).map((row) => make("tr", {}, ...row.map((value, index) => cell("td", value, index))));
   const titles = make("tr", {}, ...head.map((name, index) => cell("th", name.replace(/^#/, ""), index)));
   place.replaceChildren(make("table", {}, make("thead", {}, titles), make("tbody", {}, ...body)));
@@ -72,17 +79,18 @@ const LENGTH = { minutes: 1800, hours: 86400 };
 
 function plot(place, fields, format) {
   const width = Math.max(120, place.clientWidth), height = 92, left = 44, bottom = 14;
-  const now = Date.now() / 1000, from = now - LENGTH[ring];
+  const now = Date.now() / 1000, begin = course.time.length ? course.time[0] : now;
+  const length = Math.min(LENGTH[ring], Math.max(now - begin, ring === "minutes" ? 120 : 3600)), from = now - length;
   let top = 0;
   for (const field of fields) for (const value of course[field]) if (value > top) top = value;
   top = top || 1;
-  const x = (time) => left + ((time - from) / LENGTH[ring]) * (width - left);
+  const x = (time) => left + ((time - from) / length) * (width - left);
   const y = (value) => 6 + (1 - value / top) * (height - bottom - 6);
   const parts = [
     draw("line", { class: "axis", x1: left, x2: width, y1: height - bottom, y2: height - bottom }),
     draw("line", { class: "axis", x1: left, x2: width, y1: 6, y2: 6 }),
     label(format(top), left - 5, 10, "end"), label("0", left - 5, height - bottom + 3, "end"),
-    label(ring === "minutes" ? "-30 min" : "-24 h", left, height - 2, "start"), label("now", width, height - 2, "end"),
+    label(span(-length), left, height - 2, "start"), label("now", width, height - 2, "end"),
   ];
   const gap = ring === "minutes" ? 30 : 400;
   fields.forEach((field, index) => {
@@ -100,7 +108,7 @@ function plot(place, fields, format) {
   const tip = place.querySelector(".tip");
   place.replaceChildren(svg, ...(tip ? [tip] : []));
   place.at = (offset) => {
-    const time = from + ((offset - left) / (width - left)) * LENGTH[ring];
+    const time = from + ((offset - left) / (width - left)) * length;
     let best = -1;
     course.time.forEach((one, index) => {
       if (course[fields[0]][index] !== null && (best < 0 || Math.abs(one - time) < Math.abs(course.time[best] - time))) best = index;
@@ -261,7 +269,10 @@ function append() {
 }
 
 let stream = null;
+const still = new URLSearchParams(location.search).has("still"); // one look, for a picture of the page
+async function look() { seen = await (await fetch("/api/observation")).json(); show(); plots(); }
 function listen() {
+  if (still) return void look();
   if (stream) return;
   stream = new EventSource("/api/events");
   stream.onmessage = (event) => { seen = JSON.parse(event.data); arrived = Date.now(); problem(""); show(); append(); };
@@ -285,7 +296,7 @@ async function loadGraph() {
   const { box_width: w, box_height: h } = drawing;
   const arrows = drawing.lines.flatMap((line) => [
     draw("path", { class: line.rekeys ? "arrow rekeys" : "arrow", d: line.path, "marker-end": "url(#head)" }),
-    ...(line.label ? [draw("text", { class: "quiet", x: line.x + 4, y: line.y }, line.label)] : []),
+    ...(line.label && line.label !== "right" ? [draw("text", { class: "quiet label", x: line.x + 4, y: line.y }, line.label)] : []),
   ]);
   const boxes = drawing.shapes.map((shape) => {
     const middle = shape.x + w / 2, group = draw("g", { class: shape.look, tabindex: 0 });
@@ -323,7 +334,10 @@ function numbersOfGraph(rates, lag) {
     const name = shape.name, set = (line, text, kind = "quiet") => { if (line.textContent !== text) line.textContent = text; line.setAttribute("class", kind); };
     if (shape.look === "topic") {
       const number = waiting.get(name);
+      const written = shape.sinks.reduce((sum, sink) => sum + (seen.rows_out[sink] || 0), 0);
+      const speed = shape.sinks.reduce((sum, sink) => sum + (rates.out[sink] || 0), 0);
       set(lines[1], number === undefined ? "" : `${short(number)} waiting`);
+      set(lines[2], !written ? "" : speed ? `${short(speed)}/s written` : `${short(written)} written`);
       continue;
     }
     const come = seen.rows_in[name], went = seen.rows_out[name], dropped = droppedBy(name);
