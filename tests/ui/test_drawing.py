@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -45,7 +46,7 @@ def check(topology: cs.Topology) -> Drawing:
         by_row.setdefault(shape.y, []).append(shape.x)
     for xs in by_row.values():
         xs.sort()
-        assert all(right - left > WIDTH for left, right in zip(xs, xs[1:], strict=False))
+        assert all(right - left > WIDTH for left, right in itertools.pairwise(xs))
     at = {box.id: shape for box, shape in zip(boxes, drawn.shapes, strict=True)}
     read = {arrow.tail for arrow in arrows}
     for arrow in arrows:
@@ -92,6 +93,6 @@ def test_sinks_and_stores_are_named() -> None:
 def test_rising_never_falls_and_keeps_what_rises(wanted: list[float]) -> None:
     found = _rising(wanted)
     assert len(found) == len(wanted)
-    assert all(b - a >= -1e-3 for a, b in zip(found, found[1:], strict=False))
+    assert all(b - a >= -1e-3 for a, b in itertools.pairwise(found))
     assert sum(found) == pytest.approx(sum(wanted), abs=1e-2)
     assert _rising(sorted(wanted)) == pytest.approx(sorted(wanted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,7 +26,7 @@ def needs(extra: str, setting: str) -> Iterator[None]:
 def not_opened(setting: str, host: str, port: int, error: OSError) -> ConfigError:
     """The error of a port that is taken, or of a host that is not one of this machine."""
     return ConfigError(
-        f"{setting}: cannot listen on {host}:{port}: {error.strerror or error}",
+        f"{setting}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}",
         code="CS-201",
         where={"setting": setting},
         next=f"give another {setting}, or stop what uses it",

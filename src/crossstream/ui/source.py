@@ -93,6 +93,7 @@ class LiveSource(Source):
         self._graph = encoded(drawing)
         self._rates = Rates()
         self._kept = 0.0
+        self._has_ended = False
         self._folder = LocalRoot(state.here)
 
     def observe(self) -> Observation:
@@ -105,11 +106,12 @@ class LiveSource(Source):
         return self._opened(name, as_of)
 
     def keep(self, seen: Observation, *, last: bool = False) -> None:
-        if not self._is_ours():
+        if self._has_ended or not self._is_ours():
             return
         for sample in self._rates.samples(seen):
             self.history.add(sample)
-        if last or seen.time - self._kept >= KEEP_SECONDS:
+        self._has_ended = seen.status in ("failed", "stopped")  # another process may have taken the state
+        if last or self._has_ended or seen.time - self._kept >= KEEP_SECONDS:
             if not self._kept:
                 self._folder.write(GRAPH, self._graph)
             self._kept = seen.time

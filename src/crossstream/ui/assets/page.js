@@ -46,7 +46,9 @@ function span(seconds) {
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 function moment(ms) {
   const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().replace("T", " ").replace("Z", "");
+  if (Number.isNaN(date.getTime())) return String(ms);
+  const [day, time] = date.toISOString().replace("Z", "").split("T");
+  return day === new Date().toISOString().slice(0, 10) ? `${time} UTC` : `${day} ${time.slice(0, 8)}`;
 }
 
 // -- tables
@@ -62,7 +64,7 @@ function table(place, head, rows, { most = MOST, none = "" } = {}) {
   const numbers = head.map((name) => name.startsWith("#"));
   const cell = (tag, value, index) => {
     const one = make(tag, numbers[index] ? { class: "n" } : {}, numbers[index] ? value : middle(value));
-    if (!numbers[index] && value.length > LETTERS) one.title = value;
+    if (!index || value.length > LETTERS) one.title = value;
     return one;
   };
   const body = rows.slice(0, most).map((row) => make("tr", {}, ...row.map((value, index) => cell("td", value, index))));
@@ -205,14 +207,15 @@ function show() {
   $("lag").textContent = known ? short(total) : "–";
   lag.sort((one, other) => other[2] - one[2]);
   const most = lag.length ? lag[0][2] : 0;
-  table($("lag-partitions"), ["topic", "partition", "#waiting"], lag.map(([topic, partition, number]) => [topic, partition, whole.format(number)]), { most: 6, none: "not known from the state alone" });
+  table($("lag-partitions"), ["topic", "partition", "#waiting"], lag.map(([topic, partition, number]) => [topic, partition, whole.format(number)]), { most: 6, none: seen.from_folder ? "not known from the state alone" : "no partition is read yet" });
   $("lag").classList.toggle("bad", most > 0 && seen.status === "failed");
 
   const results = Object.entries(seen.newest_written);
   const newest = results.length ? Math.max(...results.map((one) => one[1])) : null;
   $("age").textContent = newest === null ? "–" : span(seen.time - newest / 1000);
   $("age-note").textContent = newest === null ? "no result yet" : `its time is ${moment(newest)}`;
-  table($("results"), ["sink", "#newest result"], results.map(([sink, ms]) => [sink, moment(ms)]), { most: 5 });
+  results.sort((one, other) => one[1] - other[1]);
+  table($("results"), ["sink", "#age"], results.map(([sink, ms]) => [sink, span(seen.time - ms / 1000)]), { most: 6 });
 
   window10.push(seen);
   while (window10.length > 2 && window10[0].time < seen.time - 10) window10.shift();
@@ -239,7 +242,7 @@ function show() {
   table($("state"), ["store", "#rows on disk", "#bytes", "#skew"], stores.map(([name, rows, size, skew]) => [name, whole.format(rows), bytes(size), skew === undefined ? "–" : skew.toFixed(2)]), { most: 14, none: "no state yet" });
 
   const times = Object.entries(seen.newest_read).sort((one, other) => one[1] - other[1]);
-  table($("times"), ["input", "#stream time", "#behind the clock"], times.map(([name, ms]) => [name, moment(ms), span(seen.time - ms / 1000)]), { most: 14, none: "no record read yet" });
+  table($("times"), ["input", "#stream time", "#behind"], times.map(([name, ms]) => [name, moment(ms), span(seen.time - ms / 1000)]), { most: 14, none: "no record read yet" });
   $("dead").textContent = whole.format(seen.dead_letters);
   const texts = [...seen.errors.map((text) => ["bad", text]), ...seen.warnings.map((text) => ["warning", text])];
   if ($("errors").dataset.key !== String(texts)) {
@@ -270,7 +273,7 @@ function append() {
 
 let stream = null;
 const still = new URLSearchParams(location.search).has("still"); // one look, for a picture of the page
-async function look() { seen = await (await fetch("/api/observation")).json(); show(); plots(); }
+async function look() { seen = await (await fetch("/api/observation")).json(); show(); await loadCourse(); const end = course.time.length - 1; $("rate-in").textContent = short(course.read[end]); $("rate-out").textContent = short(course.written[end]); }
 function listen() {
   if (still) return void look();
   if (stream) return;
@@ -318,13 +321,14 @@ async function loadGraph() {
   const marker = draw("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, draw("path", { class: "head", d: "M0 0L8 4L0 8z" }));
   place.replaceChildren(draw("svg", { viewBox: `0 0 ${drawing.width} ${drawing.height}` }, draw("defs", {}, marker), ...arrows, ...boxes));
   fit();
+  place.scrollLeft = (place.scrollWidth - place.clientWidth) / 2;
   if (seen) show();
 }
 function resize() {
   const svg = $("graph").querySelector("svg");
   if (svg) { svg.setAttribute("width", drawing.width * zoom); svg.setAttribute("height", drawing.height * zoom); }
 }
-function fit(least = 0.62) { if (drawing) { zoom = Math.max(least, Math.min(1.15, ($("graph").clientWidth - 20) / drawing.width)); resize(); } }
+function fit(least = 0.8) { if (drawing) { zoom = Math.max(least, Math.min(1.15, ($("graph").clientWidth - 20) / drawing.width)); resize(); } }
 
 function numbersOfGraph(rates, lag) {
   const waiting = new Map();
