@@ -77,6 +77,8 @@ def check_reference() -> None:
 def stage() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "website" / "assets", PAGES / "assets", ignore=shutil.ignore_patterns("README.md"))
+    for folder in ("images", "monitoring"):
+        shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
     pages = {f"docs/{path.relative_to(ROOT / 'docs').as_posix()}" for path in (ROOT / "docs").rglob("*.md")}
     for path in sorted(pages | linked(pages)):
         write(site_uri(path), adapted(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import http.client
 import json
@@ -12,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,19 @@ def asked(address: str, path: str) -> Any:
 
 
 def events(address: str, count: int) -> list[Any]:
+    """So many observations as they are sent."""
     host, port = address.removeprefix("http://").partition("/")[0].split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
-    connection.request("GET", "/api/events")
-    answer, found = connection.getresponse(), []
-    assert answer.getheader("content-type", "").startswith("text/event-stream")
-    while len(found) < count:
-        if not (line := answer.readline()):
-            raise ConnectionError("the stream has ended")
-        if line.startswith(b"data: "):
-            found.append(json.loads(line[6:]))
-    answer.close()
-    connection.close()
-    return found
+    with closing(http.client.HTTPConnection(host, int(port), timeout=20)) as connection:
+        connection.request("GET", "/api/events")
+        with closing(connection.getresponse()) as answer:
+            assert answer.getheader("content-type", "").startswith("text/event-stream")
+            found: list[Any] = []
+            while len(found) < count:
+                if not (line := answer.readline()):
+                    raise ConnectionError("the stream has ended")
+                if line.startswith(b"data: "):
+                    found.append(json.loads(line[6:]))
+            return found
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -209,7 +209,7 @@ def test_a_stop_ends_what_listens(tmp_path: Path) -> None:
     page = page_of(tmp_path)
 
     def listen() -> None:
-        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+        with suppress(OSError, http.client.HTTPException, ValueError):
             events(page.address, 1000)
 
     listener = threading.Thread(target=listen, daemon=True)

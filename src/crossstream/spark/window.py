@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("crossstream.ui")
 
-FRESH_SECONDS = 5.0
-"""The end offsets that the application itself saw are used for so long; then others are asked for."""
+FRESH_SECONDS, ASK_SECONDS = 1.0, 2.0
+"""The end offsets that the application itself saw are used for so long; then others are asked for, so often."""
 
 
 class Window:
@@ -183,12 +183,12 @@ class _Ends:
         now = time.monotonic()
         if now - seen < FRESH_SECONDS or engine.connection is None:
             return ends
-        if now - self._asked >= FRESH_SECONDS:
+        if now - self._asked >= ASK_SECONDS:
             self._asked = now
             if self._log is None:
                 self._log = engine.connection.log()
             self._found = self._log.end_offsets(sorted(positions))
-        return self._found or ends
+        return {tp: max(ends.get(tp, 0), self._found.get(tp, 0)) for tp in positions}
 
     def close(self) -> None:
         """Closes the client."""

@@ -418,7 +418,7 @@ async function showRows() {
 async function showChanges() {
   const answer = await ask("/api/changes", { store: $("store").value, key: $("key").value });
   if (!answer) return;
-  const body = answer.changes.map((one) => make("tr", {}, make("td", {}, String(one.batch)), make("td", {}, clock(one.time)),
+  const body = answer.changes.map((one) => make("tr", {}, make("td", {}, String(one.batch)), make("td", {}, moment(one.time * 1000)),
     make("td", {}, one.rows.length ? one.rows.map(([key, value]) => (one.rows.length > 1 ? `${text(key)}: ` : "") + cut(value)).join("\n") : "no row")));
   const range = answer.batches.length ? `Kept are batches ${answer.batches[0]} to ${answer.batches[1]}; a line for each that changed the row of ${$("key").value}.` : "no batch is kept";
   $("answer").replaceChildren(make("p", { class: "quiet" }, range), make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "batch"), make("th", {}, "committed"), make("th", {}, "row"))), make("tbody", {}, ...body)));
