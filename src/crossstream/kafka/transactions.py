@@ -1,4 +1,4 @@
-"""Results into Kafka exactly once: each batch is one transaction, and leaves a mark that says which one it was.
+"""Results into Kafka exactly once: each batch is one transaction, and leaves a mark with its number (decision 0036).
 
 1. Tasks keep what they write in files of the state (`StagingWriter`).
 2. When the batch has run, the driver notes in the batch log what it publishes, with the commit.
