@@ -471,27 +471,19 @@ def split_frames(data: pa.LargeBinaryArray) -> Frames:
     ids[~good] = -1
     wrong = np.flatnonzero(~good if there is None else there & ~good).tolist()
     bad = {row: _frame_fault(data[row].as_py()) for row in wrong}
-    payload = _without_heads(data, good, FRAME)
+    payload = without_heads(data, good, FRAME)
     return Frames(ids, payload, bad)
 
 
-def _without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:
+def without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:
     """The rows that are good, without their first ``width`` bytes; the others are null."""
-    positions, rows = arrays.offsets(data), arrays.content(data)
-    first, last = int(positions[0]), int(positions[-1])
-    kept = np.ones(last - first, np.bool_)
-    begin = positions[:-1][good] - first
-    for byte in range(width):
-        kept[begin + byte] = False
-    if not good.all():  # their bytes go, too
-        edges = np.zeros(last - first + 1, np.int32)
-        np.add.at(edges, positions[:-1][~good] - first, 1)
-        np.add.at(edges, positions[1:][~good] - first, -1)
-        kept &= np.cumsum(edges[:-1]) == 0
-    sizes = np.where(good, np.diff(positions) - width, 0)
-    made = np.zeros(len(data) + 1, np.int64)
-    np.cumsum(sizes, out=made[1:])
-    return arrays.binary_array(made, rows[first:last][kept], None if good.all() else good)
+    positions = arrays.offsets(data)
+    halves = np.empty(2 * len(data) + 1, np.int64)  # head, payload, head, payload, …
+    halves[0::2] = positions
+    halves[1::2] = np.minimum(positions[:-1] + width, positions[1:])
+    valid = None if good.all() else np.repeat(good, 2)
+    payloads = pa.array(np.arange(1, 2 * len(data), 2))
+    return arrays.binary_array(halves, arrays.content(data), valid).take(payloads)
 
 
 def _frame_fault(row: bytes) -> str:
