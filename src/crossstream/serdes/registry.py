@@ -366,7 +366,7 @@ def _passing(error: Exception) -> bool:
 def _away(settings: RegistrySettings, what: str, error: Exception) -> SerdeError:
     return SerdeError(
         f"the schema registry did not answer for {settings.patience / 1000:g} s: {type_and_text(error)}",
-        code="CS-420",
+        code=refusals.NO_REGISTRY,
         where={"registry": settings.url, "asked": what},
         next="check that it runs, and its URL; wait longer for it with the setting patience, such as"
         ' {"url": …, "patience": "5 minutes"}',
@@ -379,7 +379,7 @@ def _no_access(settings: RegistrySettings, what: str, refused: _Refused) -> Serd
         next = 'check the credentials, for instance the setting "basic.auth.user.info": "user:password"'
     return SerdeError(
         f"the schema registry refused to answer (HTTP {refused.status}): {_short(refused.message)}",
-        code="CS-420",
+        code=refusals.NO_REGISTRY,
         where={"registry": settings.url, "asked": what},
         next=next,
     )
@@ -401,7 +401,7 @@ def _no_version(
     which = "no schema" if version is None else f"no version {version}"
     return SerdeError(
         f"the schema registry has {which} under subject {subject}: {_short(refused.message)}",
-        code="CS-421",
+        code=refusals.REFUSED_SCHEMA,
         where={"registry": settings.url, "subject": subject},
         next="check the name of the topic or of subject=; or declare the schema, so that it can be registered",
     )
@@ -428,7 +428,7 @@ def _not_registered(
     else:
         what = f"the schema registry refused the schema for subject {subject}: {_short(refused.message)}"
         next = "correct the schema"
-    return SerdeError(what, code="CS-421", where=where, next=next)
+    return SerdeError(what, code=refusals.REFUSED_SCHEMA, where=where, next=next)
 
 
 def _short(text: str) -> str:
@@ -519,7 +519,7 @@ def looks_framed(row: bytes) -> bool:
 
 
 def check_ids(
-    settings: RegistrySettings, ids: npt.NDArray[np.int32], kind: Kind, serde: str, form: str | None = None
+    settings: RegistrySettings, ids: npt.NDArray[np.int32], kind: Kind, form: str | None = None
 ) -> tuple[dict[int, Registered], dict[int, str]]:
     """The schemas of these ids, and why others cannot be read: unknown, or of another format. Nulls (-1) and
     `INTERNAL_ID` are passed over."""
