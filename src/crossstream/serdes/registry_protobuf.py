@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.protobuf_columns import (
+    WRAPPERS,
     Fields,
     arrow_type,
     columnar,
-    enums_known,
     fields_of,
     message_of,
     plain_of,
     read_columns,
     write_columns,
+    writes_alike,
 )
 from crossstream.serdes.registry import (
     INTERNAL_ID,
@@ -62,7 +63,11 @@ def confluent_protobuf(
     looked up, and never registered. Columns: a struct of the message's fields.
     """
     descriptor = getattr(message, "DESCRIPTOR", None)
-    if not hasattr(descriptor, "full_name") or not hasattr(message, "FromString"):
+    if (
+        not isinstance(message, type)
+        or not hasattr(descriptor, "full_name")
+        or not hasattr(message, "FromString")
+    ):
         raise SerdeError(
             f"{refusals.show(message)} is not a class of Protobuf messages",
             code="CS-404",
@@ -113,8 +118,12 @@ class ConfluentProtobuf:
     @property
     def unfit_for_keys(self) -> str | None:
         """As `key_fault`."""
-        name = map_in(self.message.DESCRIPTOR, ())
-        return None if name is None else f"the entries of the map {name} have no order"
+        name = ambiguous(self.message.DESCRIPTOR, ())
+        return (
+            None
+            if name is None
+            else f"the field {name} is a map or a wrapper, which may be written in two ways"
+        )
 
     def read_from(self, topic: str | None, is_key: bool) -> Serde:
         """As `ForTopic.read_from`: any schema of this message is read, whatever its subject."""
@@ -145,9 +154,12 @@ class ConfluentProtobuf:
         there = fitted.is_not_null()
         dense = fitted.filter(there)
         known = columnar(self.message)
-        if known is None or not known.canonical or not enums_known(dense, self.message.DESCRIPTOR):
-            return self.encode_objects(fitted.to_list())
-        return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+        if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
+            try:
+                return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+            except pa.ArrowInvalid:
+                pass  # a null key of a map, for instance: the slow way says where
+        return self.encode_objects(fitted.to_list())
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         payload = self._payload(data)
@@ -373,15 +385,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the frame has no valid message indexes")
 
 
-def map_in(descriptor: Any, within: tuple[str, ...]) -> str | None:
-    """The name of a map that a message contains."""
+def ambiguous(descriptor: Any, within: tuple[str, ...]) -> str | None:
+    """The name of a map or a wrapper that a message contains."""
     for one in descriptor.fields:
         inner = one.message_type
         if inner is None or inner.full_name in within:
             continue
-        if inner.GetOptions().map_entry:
+        if inner.GetOptions().map_entry or inner.full_name in WRAPPERS:
             return str(one.name)
-        found = map_in(inner, (*within, inner.full_name))
+        found = ambiguous(inner, (*within, inner.full_name))
         if found is not None:
             return found
     return None
