@@ -122,11 +122,11 @@ def test_names_are_never_code() -> None:
         "name": "A",
         "doc": '""" + exit() + """',
         "fields": [
-            {"name": "x): exit()\n  y", "type": {"type": "enum", "name": "E", "symbols": ["a = exit()"]}},
+            {"name": "x): exit() #", "type": {"type": "enum", "name": "E", "symbols": ["a = exit()"]}},
         ],
     }
     module = imported(module_of(Registered(1, "AVRO", json.dumps(evil)), 'a"""\nexit()'), "evil_made")
-    assert module.A.__struct_encode_fields__ == ("x): exit()\n  y",)
+    assert module.A.__struct_encode_fields__ == ("x): exit() #",)
 
 
 def test_protobuf_is_made_by_protoc(capsys: pytest.CaptureFixture[str]) -> None:

@@ -282,9 +282,7 @@ class JsonTypes:
                 fields.append((given, kind, None))
                 continue
             default = _default(inner["default"]) if isinstance(inner, dict) and "default" in inner else "None"
-            plain = (
-                kind.split(" | ")[0] in ("bool", "int", "float", "str", "list", "dict") or default == "None"
-            )
+            plain = default == "None" or re.match(r"(bool|int|float|str|list|dict)\b", kind) is not None
             default = default if plain and default is not None else "None"
             optional = default == "None" and "None" not in kind.split(" | ") and kind != "Any"
             fields.append((given, f"{kind} | None" if optional else kind, default))
