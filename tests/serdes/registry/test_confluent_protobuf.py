@@ -284,3 +284,10 @@ def test_the_schema_is_registered_once() -> None:
     before = client.get_versions("once-value")
     order.encode_objects([Order(id=2)] * 3)
     assert client.get_versions("once-value") == before == [1]
+
+
+def test_a_map_without_a_value_is_read_with_its_default() -> None:
+    data = serde().serialize(Order(id=1)) + b"\xaa\x01\x02\x08\x05"  # places: key 5, no value
+    assert list(serde().deserialize(data).places) == [5]
+    column = serde().decode_series(pa.array([data, None], pa.large_binary()))
+    assert column.struct.field("places").to_list() == [[{"key": 5, "value": {"city": ""}}], None]
