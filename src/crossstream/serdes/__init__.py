@@ -15,6 +15,8 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
+from crossstream.serdes.registry_json import confluent_json
+from crossstream.serdes.registry_protobuf import confluent_protobuf
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import WindowedSerde
 
@@ -22,6 +24,8 @@ __all__ = [
     "Serde",
     "boolean",
     "bytes",
+    "confluent_json",
+    "confluent_protobuf",
     "float32",
     "float64",
     "int16",
