@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -98,7 +98,7 @@ def objects(column: Column, node: Node) -> list[Any]:
             keys, values = inner.struct.field("key").to_list(), objects(inner.struct.field("value"), item)
             items = list(zip(keys, values, strict=True))
         make: Callable[[Any], Any] = dict if node.kind == "map" else list
-        return [make(items[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        return [make(items[start:end]) for start, end in pairwise([0, *ends])]
     if node.logical == "uuid":
         return [UUID(one) for one in column.to_list()]
     return column.to_list()
@@ -149,10 +149,19 @@ class _Single(Reader):
 
 
 def _text(made: pl.Series, cursor: Cursor, path: str) -> pl.Series:
-    text = made.cast(pl.String, strict=False)
-    if text.null_count():
-        cursor.fail(text.is_null().to_numpy(), path, "text that is not UTF-8")
-    return text
+    try:
+        return made.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        texts = [_utf8(one) for one in made.to_list()]
+        cursor.fail(np.array([one is None for one in texts]), path, "text that is not UTF-8")
+        return pl.Series(texts, dtype=pl.String)
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _null(reader: _Single, cursor: Cursor) -> Column:
@@ -258,11 +267,10 @@ def _decimal(reader: _Single, cursor: Cursor, start: Any, size: Any) -> Column:
         return [_wide_decimal(cursor, *one, scale) for one in zip(start.tolist(), size.tolist(), strict=True)]
     if precision > 38:
         return None
-    wrong = (size > 16) | (size == 0)
-    if wrong.any():
-        wrong &= cursor.faults[cursor.rows] == 0
-        cursor.check(wrong, reader.path, "a decimal of no bytes, or of more than 16")
-        size = np.where(size > 16, 0, size)
+    empty = (size == 0) & (cursor.faults[cursor.rows] == 0)
+    cursor.check(empty, reader.path, "a decimal of no bytes")
+    if int(size.max(initial=0)) > 16:
+        start, size = _narrowed(reader, cursor, start, size)
     made = decimal_rows(cursor, start, size)
     low, high = made.view("<u8")[:, 0], made.view("<i8")[:, 1]
     beyond = ~_within(low, high, 10**precision)
@@ -271,6 +279,18 @@ def _decimal(reader: _Single, cursor: Cursor, start: Any, size: Any) -> Column:
         made[beyond] = 0
     buffers = [None, pa.py_buffer(np.ascontiguousarray(made))]
     return pl.Series(pa.Array.from_buffers(pa.decimal128(precision, scale), len(made), buffers))
+
+
+def _narrowed(reader: _Single, cursor: Cursor, start: Any, size: Any) -> tuple[Any, Any]:
+    """Decimals without the bytes in front of the last 16, which only repeat the sign."""
+    wrong = np.zeros(len(size), np.bool_)
+    for width in np.unique(size[size > 16]).tolist():
+        rows = np.flatnonzero(size == width)
+        front = cursor.matrix(start[rows], width - 15)
+        sign = np.where(front[:, -1:] >= 0x80, 0xFF, 0)
+        wrong[rows] = (front[:, :-1] != sign).any(axis=1)
+    cursor.check(wrong, reader.path, f"a decimal of more than {reader.precision} digits")
+    return start + np.maximum(size - 16, 0), np.where(wrong, 0, np.minimum(size, 16))
 
 
 def decimal_rows(cursor: Cursor, start: Any, size: Any) -> Any:
@@ -561,7 +581,7 @@ class _Items(Reader):
                 items = [items[at] for at in order.tolist()]
             ends = np.cumsum(counts).tolist()
             make: Callable[[Any], Any] = self._dict if self.is_map else list
-            return [make(items[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+            return [make(items[start:end]) for start, end in pairwise([0, *ends])]
         kept = [part for part in parts if isinstance(part, pl.Series)]
         dense = pl.concat(kept, rechunk=True) if kept else self.item.empty()
         assert isinstance(dense, pl.Series)
@@ -596,8 +616,9 @@ _COMPOUND = ("record", "union", "array", "map")
 class _Resolver:
     """Makes readers; those of types that contain themselves once."""
 
-    def __init__(self) -> None:
+    def __init__(self, strict: bool = False) -> None:
         self._made: dict[tuple[int, int], Reader] = {}
+        self._strict = strict
 
     def resolve(self, writer: Node, reader: Node | None, path: str) -> Reader:
         """Raises ValueError where the schemas do not fit."""
@@ -608,7 +629,7 @@ class _Resolver:
             return self._union(key, writer, reader, path)
         if reader is not None and reader.kind == "union":
             return self._into_union(key, writer, reader, path)
-        if reader is not None and (reason := mismatch(writer, reader)):
+        if reader is not None and (reason := mismatch(writer, reader, self._strict)):
             raise ValueError(f"{path or 'the value'} {reason}")
         if writer.kind == "record":
             return self._record(key, writer, reader, path)
@@ -623,6 +644,8 @@ class _Resolver:
             try:
                 branches.append(self._branch(part, reader, path))
             except ValueError as error:
+                if self._strict:
+                    raise
                 branches.append(str(error))
         if all(isinstance(one, str) for one in branches):
             raise ValueError(str(branches[0]))
@@ -699,8 +722,11 @@ def below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def mismatch(writer: Node, reader: Node) -> str:
-    """Why values of the writer's type cannot be the reader's; no text: they can, as far as one sees here."""
+def mismatch(writer: Node, reader: Node, strict: bool = False) -> str:
+    """Why values of the writer's type cannot be the reader's; no text: they can, as far as one sees here.
+
+    ``strict``: all of them.
+    """
     one, other = writer.kind, reader.kind
     if one != other:
         if other in _PROMOTED.get(one, ()):
@@ -710,6 +736,8 @@ def mismatch(writer: Node, reader: Node) -> str:
         return f"is {_shown(writer)} for the writer, and {_shown(reader)} for the reader"
     if one == "fixed" and writer.size != reader.size:
         return f"has {writer.size} bytes for the writer, and {reader.size} for the reader"
+    if strict and (one != other or writer.logical != reader.logical or not set(writer.symbols) <= set(reader.symbols)):
+        return "has values that the reader may not take"
     return ""
 
 
@@ -914,9 +942,12 @@ def _default_leaf(node: Node, value: Any) -> bytes:
 # -- whole columns ----------------------------------------------------------------------------------------
 
 
-def resolved(writer: Node, reader: Node) -> Reader:
-    """How values of the writer's schema are read as the reader's. Raises ValueError where they do not fit."""
-    resolver = _Resolver()
+def resolved(writer: Node, reader: Node, strict: bool = False) -> Reader:
+    """How values of the writer's schema are read as the reader's. Raises ValueError where they do not fit.
+
+    ``strict``: also where only some of the values fit.
+    """
+    resolver = _Resolver(strict)
     made = resolver.resolve(writer, reader, "")
     made.resolver = resolver  # type: ignore[attr-defined]
     return made

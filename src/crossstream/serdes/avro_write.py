@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
 from crossstream.serdes.avro_read import below, default_column, objects
-from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nullable
+from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn
@@ -80,7 +80,7 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
     if isinstance(values, pl.Series):
         columns: Sequence[Any] = values.struct.unnest().get_columns() if node.fields else []
     else:
-        if any(type(value) is not dict for value in values):  # inside itself, where no wire type looks
+        if _is_inside_itself(node):  # where no wire type looks
             values = checked(node, values, target.serde)
         columns = [[value[one.name] for value in values] for one in node.fields]
     return [
@@ -88,6 +88,12 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
         for one, column in zip(node.fields, columns, strict=True)
         for part in _parts(one.node, column, target.below(one.name))
     ]
+
+
+@lru_cache(maxsize=1024)
+def _is_inside_itself(node: Node) -> bool:
+    below = set().union(*({id(one) for one in nodes_in(field.node)} for field in node.fields))
+    return id(node) in below
 
 
 def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[Bytes]:
@@ -106,6 +112,8 @@ def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
             dense: Any = values.filter(pl.Series(mask))
         else:
             dense = [values[row] for row in np.flatnonzero(mask).tolist()]
+            if len(node.parts) > 2 or null is None:
+                dense = checked(part, dense, target.serde)
         made += [spread(one, mask) for one in _parts(part, dense, target)]
     return made
 
