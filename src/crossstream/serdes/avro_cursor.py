@@ -99,7 +99,9 @@ class Cursor:
         else:
             word = self.words[start]
             stops = ~word & _STOPS
-            mask = stops ^ (stops - _ONE)  # up to the first byte without the bit; all ones if there is no such byte
+            mask = stops ^ (
+                stops - _ONE
+            )  # up to the first byte without the bit; all ones if there is no such byte
             value = word & mask & _SEVENS
             for low, high, shift in _SPREAD:
                 value = (value & low) | ((value & high) >> shift)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +16,8 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_read import Column, Reader, decoded, objects, resolved
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import (
     Node,
     References,
@@ -30,10 +30,11 @@ from crossstream.serdes.avro_schema import (
     unusable,
     with_fields,
 )
+from crossstream.serdes.avro_single import Column, Reader, objects
 from crossstream.serdes.avro_write import checked, fitted, written
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits, reading_of
+from crossstream.serdes.json_typed import TypedJson, has_limits
 from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
@@ -143,11 +144,13 @@ def form_of(text: str, references: References, of: TypedJson | None) -> Form:
     title = (record or node).name.rpartition(".")[2] or node.kind
     if of is not None:
         title = type_name(of.type)
-    title = f"{title} {fingerprint(text + json_text.dumps(references))}" if references else f"{title} {fingerprint(text)}"
+    title = f"{title} {fingerprint([text, *map(list, references)] if references else text)}"
     unfit = None
     if any(one.kind == "map" for one in nodes_in(node)):
         unfit = "a map in it has its entries in any order"
-    elif of is not None and any(isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))):
+    elif of is not None and any(
+        isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))
+    ):
         unfit = "a set in it has its items in any order"
     return Form(node, title, columns, some, of is not None and _is_narrower(node, of.type), unfit)
 
@@ -165,7 +168,11 @@ def _is_narrower(node: Node, kind: Any) -> bool:
 
 @lru_cache(maxsize=2048)
 def reader_of(
-    writer: str, writer_references: References, text: str, references: References, names: frozenset[str] | None
+    writer: str,
+    writer_references: References,
+    text: str,
+    references: References,
+    names: frozenset[str] | None,
 ) -> Reader | str:
     """How payloads of a writer are read, some fields of the reader's record or all; a text: why they cannot be."""
     node = parse(text, references)
@@ -237,16 +244,22 @@ class _AvroValues:
             return arrays.null_rows(len(values))
         with paused_gc():
             if self.of is not None:
-                dense = self._plain(self.of.instances(dense))
+                dense = self._plain(dense)
             payload = written(self.form.node, checked(self.form.node, dense, self.name), self.name)
         return self._framed(_with_nulls(payload, there))
 
-    def _plain(self, instances: Sequence[Any]) -> Sequence[Any]:
+    def _plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Instances of the type as dicts and single values."""
+        assert self.of is not None
+        instances = self.of.instances(values)
         try:
             made: Sequence[Any] = msgspec.to_builtins(instances, builtin_types=NATIVE)
-            return made
         except (TypeError, ValueError) as error:
-            raise refusals.misfit(self.name, instances[0], str(error)) from error
+            raise refusals.misfit(self.name, values[0], str(error)) from error
+        if self.form.is_narrower:
+            for row, reason in self._misfits(made).items():
+                raise refusals.unreadable(self.name, values[row], reason)
+        return made
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
@@ -399,8 +412,10 @@ class Avro(_AvroValues):
 
 @dataclass(frozen=True, slots=True)
 class ConfluentAvro(_AvroValues):
-    """See `confluent_avro`. ``schema``: None until the topic is known. ``target``: the subject that it writes for; None:
-    inside the application. ``found``: the subject and id of a schema that comes from the registry.
+    """See `confluent_avro`. ``schema``: None until the topic is known.
+
+    ``target``: the subject that it writes for; None: inside the application. ``found``: the subject and id of a schema
+    that comes from the registry.
     """
 
     registry: RegistrySettings
@@ -503,5 +518,7 @@ class ConfluentAvro(_AvroValues):
             if isinstance(reader, str):
                 faults.update(dict.fromkeys(rows.tolist(), reader))
             else:
-                groups.append((rows, payload if len(rows) == len(data) else payload.take(pa.array(rows)), reader))
+                groups.append(
+                    (rows, payload if len(rows) == len(data) else payload.take(pa.array(rows)), reader)
+                )
         return groups, faults

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
-from crossstream.serdes.avro_read import below, default_column, objects
+from crossstream.serdes.avro_resolve import below, default_column
 from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_single import objects
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn
@@ -248,7 +249,9 @@ def _fixed(node: Node, series: pl.Series, target: Target) -> Bytes:
 
 def _decimal(node: Node, series: pl.Series, target: Target) -> list[Bytes]:
     array = series.to_arrow()
-    little = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 :][: len(array) * 16].reshape(-1, 16)
+    little = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 :][: len(array) * 16].reshape(
+        -1, 16
+    )
     big = little[:, ::-1]
     sign = np.where(big[:, 0] >= 0x80, 0xFF, 0).astype(np.uint8)
     spare = np.cumprod((big[:, :-1] == sign[:, None]) & ((big[:, 1:] >= 0x80) == (sign[:, None] > 0)), axis=1)
@@ -404,7 +407,11 @@ def _wire_record(node: Node, within: tuple[Node, ...]) -> Any:
         if one.default is not NO_DEFAULT:
             value = objects(default_column(one), one.node)[0]
             is_plain = value is None or isinstance(value, str | int | float | bytes)
-            made = msgspec.field(default=value) if is_plain else msgspec.field(default_factory=lambda value=value: value)
+            made = (
+                msgspec.field(default=value)
+                if is_plain
+                else msgspec.field(default_factory=lambda value=value: value)
+            )
             member = (*member, made)
         members.append(member)
     names = {f"f{at}": one.name for at, one in enumerate(node.fields)}

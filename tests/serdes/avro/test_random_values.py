@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_schema import parse, schema_text
+from crossstream.serdes.avro_serde import reader_of
+from crossstream.serdes.avro_single import objects
 from crossstream.serdes.serde import find_invalid
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
 
@@ -104,17 +108,17 @@ def test_a_reader_with_another_schema(data: Any) -> None:
     made = data.draw(records(unions=False))
     values = data.draw(st.lists(made.values, max_size=5))
     reader = _evolved(data, made.schema)
-    writer = serdes.avro_serde.reader_of(_text(made.schema), (), _text(reader), (), None)
+    writer = reader_of(_text(made.schema), (), _text(reader), (), None)
     assert not isinstance(writer, str), writer
-    column, faults = serdes.avro_read.decoded(writer, _rows([write(made.schema, value) for value in values]))
+    column, faults = decoded(writer, _rows([write(made.schema, value) for value in values]))
     assert not faults
-    found = serdes.avro_read.objects(column, serdes.avro_schema.parse(_text(reader)))
+    found = objects(column, parse(_text(reader)))
     expected = [read(made.schema, write(made.schema, value), reader) for value in values]
     assert comparable(_loose(found)) == comparable(_loose(expected))
 
 
 def _text(schema: Any) -> str:
-    return serdes.avro_schema.schema_text(schema)
+    return schema_text(schema)
 
 
 def _loose(value: Any) -> Any:
@@ -153,7 +157,9 @@ def _evolved(data: Any, schema: Any) -> Any:
         if data.draw(st.booleans()):
             field["aliases"], field["name"] = [field["name"]], f"new_{field['name']}"
     for at, (kind, default) in enumerate(data.draw(st.lists(st.sampled_from(DEFAULTS), max_size=2))):
-        fields.insert(data.draw(st.integers(0, len(fields))), {"name": f"d{at}", "type": kind, "default": default})
+        fields.insert(
+            data.draw(st.integers(0, len(fields))), {"name": f"d{at}", "type": kind, "default": default}
+        )
     return {**schema, "fields": fields}
 
 
