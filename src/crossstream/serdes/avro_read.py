@@ -53,9 +53,8 @@ class Record(Reader):
         if not self.keep:
             return None
         for target, one in self.constants.items():
-            found[target] = (
-                one.new_from_index(0, len(cursor)) if isinstance(one, pl.Series) else one * len(cursor)  # type: ignore[operator]
-            )
+            rows = len(cursor)
+            found[target] = one.new_from_index(0, rows) if isinstance(one, pl.Series) else (one or []) * rows
         fields = self.node.fields
         if self.column is not None:
             return struct_of({one.name: found[at] for at, one in enumerate(fields)}, len(cursor))  # type: ignore[misc]
@@ -262,7 +261,7 @@ class Items(Reader):
         np.cumsum(counts, out=ends[1:])
         values = dense.to_arrow()
         made = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), values))
-        return made if made.dtype == self.column else made.cast(self.column)  # type: ignore[arg-type]
+        return made if made.dtype == self.column else made.cast(self.column)
 
     def _objects(self, part: Column, rows: Any) -> list[Any]:
         return objects(part, self.item.node)
@@ -308,5 +307,5 @@ def decoded(reader: Reader, data: pa.LargeBinaryArray) -> tuple[Column, dict[int
     if len(parts) == 1:
         return parts[0], {}
     if isinstance(parts[0], list):
-        return [one for part in parts for one in part or ()], {}  # type: ignore[union-attr]
+        return [one for part in parts for one in part or ()], {}
     return pl.concat([part for part in parts if isinstance(part, pl.Series)], rechunk=True), {}

@@ -303,17 +303,17 @@ def default_bytes(node: Node, value: Any) -> bytes:
                 continue
         raise ValueError(f"the default {value!r} is of no branch of the union")
     if kind == "record":
-        given = {one.name: value.get(one.name, one.default) for one in node.fields}
-        if not isinstance(value, dict) or NO_DEFAULT in given.values():
+        given = {one.name: one.default for one in node.fields} | (value if isinstance(value, dict) else {})
+        if not isinstance(value, dict) or any(one is NO_DEFAULT for one in given.values()):
             raise ValueError(f"the default {value!r} is not a {node.name}")
         return b"".join(default_bytes(one.node, given[one.name]) for one in node.fields)
     if kind in ("array", "map"):
-        if not isinstance(value, list if kind == "array" else dict):
-            raise ValueError(f"the default {value!r} is not an {kind}")
-        if kind == "array":
+        if kind == "array" and isinstance(value, list):
             items = [default_bytes(node.parts[0], one) for one in value]
-        else:
+        elif kind == "map" and isinstance(value, dict):
             items = [_sized(key.encode()) + default_bytes(node.parts[0], one) for key, one in value.items()]
+        else:
+            raise ValueError(f"the default {value!r} is not an {kind}")
         return (varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
     return _default_leaf(node, value)
 

@@ -157,9 +157,10 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
     kind = "record" if given["type"] == "error" else given["type"]
     node = names[name] = Node(kind, name, aliases=tuple(given.get("aliases", ())))
     if kind == "fixed":
-        node.size = given["size"]
-        if not isinstance(node.size, int) or node.size < 0:
-            raise ValueError(f"{node.size!r} is not a size")
+        size = given["size"]
+        if not isinstance(size, int) or size < 0:
+            raise ValueError(f"{size!r} is not a size")
+        node.size = size
         return _with_logical(node, given)
     if kind == "enum":
         node.symbols, node.default = tuple(given["symbols"]), given.get("default")

@@ -378,9 +378,8 @@ def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl
 
 
 def _there(data: pa.LargeBinaryArray) -> tuple[Any, pa.LargeBinaryArray]:
-    if not data.null_count:
-        return np.arange(len(data)), data
-    return np.flatnonzero(arrays.validity(data)), data.drop_null()
+    there = arrays.validity(data)
+    return (np.arange(len(data)), data) if there is None else (np.flatnonzero(there), data.drop_null())
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +437,8 @@ class ConfluentAvro(_AvroValues):
 
     @property
     def dtype(self) -> pl.DataType | None:
-        return None if self.schema is None else _AvroValues.dtype.fget(self)  # type: ignore[attr-defined, no-any-return]
+        columns = None if self.schema is None else self.form.columns
+        return None if isinstance(columns, NoColumn) else columns
 
     @property
     def some_columns(self) -> pl.DataType | None:
