@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import DEEPEST, PADDING, Cursor
-from crossstream.serdes.avro_single import Column, Reader, objects
+from crossstream.serdes.avro_objects import Column, objects
+from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.json_columns import struct_of
 
 CHUNK = 16_384
@@ -283,8 +284,11 @@ class Wrapped(Reader):
         return made if self.column is not None else objects(made, self.inner.node)
 
 
-def decoded(reader: Reader, data: pa.LargeBinaryArray) -> tuple[Column, dict[int, str]]:
-    """The values of payloads without nulls, and the reasons of those that cannot be read. With reasons: no values."""
+def decoded(reader: Reader, data: pa.LargeBinaryArray, head: int = 0) -> tuple[Column, dict[int, str]]:
+    """The values of payloads without nulls, and the reasons of those that cannot be read. With reasons: no values.
+
+    ``head``: bytes in front of each payload.
+    """
     positions, content = arrays.offsets(data), arrays.content(data)
     parts: list[Column] = []
     faults: dict[int, str] = {}
@@ -293,7 +297,7 @@ def decoded(reader: Reader, data: pa.LargeBinaryArray) -> tuple[Column, dict[int
         begin, after = int(positions[first]), int(positions[last])
         buffer = np.zeros(after - begin + PADDING, np.uint8)
         buffer[: after - begin] = content[begin:after]
-        cursor = Cursor(buffer, positions[first:last] - begin, positions[first + 1 : last + 1] - begin)
+        cursor = Cursor(buffer, positions[first:last] - begin + head, positions[first + 1 : last + 1] - begin)
         parts.append(reader.read(cursor))
         if (left := cursor.end - cursor.pos).any():
             cursor.fail((left > 0) & (cursor.faults == 0), "", "bytes are left over behind the value")

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from crossstream.serdes.avro_objects import Column
 from crossstream.serdes.avro_read import EMPTY_ITEMS, Items, Record, Union, Wrapped, decoded
 from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
-from crossstream.serdes.avro_single import Column, Reader, Single
+from crossstream.serdes.avro_single import Reader, Single
 
 _PROMOTED = {
     "int": ("long", "float", "double"),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.avro_objects import Build, Column, builder, objects
 from crossstream.serdes.avro_read import decoded
 from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import (
@@ -30,7 +31,7 @@ from crossstream.serdes.avro_schema import (
     unusable,
     with_fields,
 )
-from crossstream.serdes.avro_single import Column, Reader, objects
+from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.avro_write import checked, fitted, written
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
@@ -39,6 +40,7 @@ from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
 from crossstream.serdes.registry import (
+    FRAME,
     INTERNAL_ID,
     RegistrySettings,
     Strategy,
@@ -132,6 +134,7 @@ class Form(NamedTuple):
     some_columns: pl.DataType | None
     is_narrower: bool
     unfit_for_keys: str | None
+    build: Build | None
 
 
 @lru_cache(maxsize=512)
@@ -152,7 +155,9 @@ def form_of(text: str, references: References, of: TypedJson | None) -> Form:
         isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))
     ):
         unfit = "a set in it has its items in any order"
-    return Form(node, title, columns, some, of is not None and _is_narrower(node, of.type), unfit)
+    is_narrower = of is not None and _is_narrower(node, of.type)
+    build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
+    return Form(node, title, columns, some, is_narrower, unfit, build)
 
 
 def _is_narrower(node: Node, kind: Any) -> bool:
@@ -186,8 +191,8 @@ def reader_of(
         return error.what
 
 
-Group = tuple[Any, pa.LargeBinaryArray, Reader]
-"""The rows of some payloads, the payloads, and their reader."""
+Group = tuple[Any, pa.LargeBinaryArray, Reader, int]
+"""The rows of some payloads, the payloads, their reader, and the bytes in front of each."""
 
 
 class _AvroValues:
@@ -288,13 +293,14 @@ class _AvroValues:
             parts = self._read(data, None)
             made: list[Any] = [None] * len(data)
             for rows, column in parts:
-                values = objects(column, self.form.node)
+                build = self.form.build if isinstance(column, pl.Series) else None
+                values = objects(column, self.form.node) if build is None else build(column)  # type: ignore[arg-type]
                 if len(values) == len(data):
                     made = values
                     continue
                 for row, value in zip(rows.tolist(), values, strict=True):
                     made[row] = value
-            return made if self.of is None else self._instances(made)
+            return made if self.of is None or self.form.build is not None else self._instances(made)
 
     def _instances(self, values: list[Any]) -> list[Any]:
         assert self.of is not None
@@ -348,8 +354,8 @@ class _AvroValues:
     def _read(self, data: pa.LargeBinaryArray, names: frozenset[str] | None) -> list[tuple[Any, Column]]:
         groups, faults = self._groups(data, names)
         parts = []
-        for rows, payload, reader in groups:
-            column, found = decoded(reader, payload)
+        for rows, payload, reader, head in groups:
+            column, found = decoded(reader, payload, head)
             faults.update({int(rows[row]): reason for row, reason in found.items()})
             parts.append((rows, column))
         if faults:
@@ -406,7 +412,7 @@ class Avro(_AvroValues):
         reader = reader_of(self.schema, (), self.schema, (), names)
         assert isinstance(reader, Reader)
         rows, payload = _there(data)
-        return [(rows, payload, reader)] if len(rows) else [], {}
+        return [(rows, payload, reader, 0)] if len(rows) else [], {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,13 +505,14 @@ class ConfluentAvro(_AvroValues):
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         own = self._own_text()
-        ids, payload, faults = split_frames(data)
+        one = _only_id(data)
+        ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
         schemas, unknown = check_ids(self.registry, ids, "AVRO")
         groups: list[Group] = []
         for id in np.unique(ids).tolist():
             if id < 0:
                 continue
-            rows = np.flatnonzero(ids == id)
+            rows = np.arange(len(data)) if one is not None else np.flatnonzero(ids == id)
             reader: Reader | str
             if id in unknown:
                 reader = unknown[id]
@@ -517,8 +524,19 @@ class ConfluentAvro(_AvroValues):
                     reader = f"schema id {id} cannot be read as the declared schema: {reader}"
             if isinstance(reader, str):
                 faults.update(dict.fromkeys(rows.tolist(), reader))
+            elif len(rows) == len(data):
+                groups.append((rows, payload, reader, 0 if one is None else FRAME))
             else:
-                groups.append(
-                    (rows, payload if len(rows) == len(data) else payload.take(pa.array(rows)), reader)
-                )
+                groups.append((rows, payload.take(pa.array(rows)), reader, 0))
         return groups, faults
+
+
+def _only_id(data: pa.LargeBinaryArray) -> int | None:
+    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
+    positions = arrays.offsets(data)
+    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
+        return None
+    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
+    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
+        return None
+    return int.from_bytes(heads[0, 1:].tobytes(), "big")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import polars as pl
@@ -13,13 +11,12 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import Cursor
+from crossstream.serdes.avro_objects import Column
 from crossstream.serdes.avro_schema import (
     Node,
     column_type,
 )
 from crossstream.serdes.json_shapes import NoColumn
-
-Column = pl.Series | list[Any] | None
 
 
 class Reader:
@@ -44,49 +41,13 @@ class Reader:
         return [] if self.column is None else pl.Series([], dtype=self.column)
 
 
-def objects(column: Column, node: Node) -> list[Any]:
-    """The values as Python functions get them."""
-    if not isinstance(column, pl.Series):
-        assert column is not None
-        return column
-    if column.null_count():
-        rows = objects(column.drop_nulls(), node)
-        made = iter(rows)
-        return [next(made) if there else None for there in column.is_not_null().to_list()]
-    while node.kind == "union":
-        others = [part for part in node.parts if part.kind != "null"]
-        if not others:
-            return [None] * len(column)
-        node = others[0]
-    if node.kind == "record":
-        names = [one.name for one in node.fields]
-        if not names:
-            return [{} for _ in range(len(column))]
-        parts = column.struct.unnest().get_columns()
-        lists = [objects(part, one.node) for part, one in zip(parts, node.fields, strict=True)]
-        return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-    if node.kind in ("array", "map"):
-        ends = np.cumsum(column.list.len().to_numpy(), dtype=np.int64).tolist()
-        inner = arrays.series_of(column.to_arrow().flatten())
-        item = node.parts[0]
-        if node.kind == "array":
-            items = objects(inner, item)
-        else:
-            keys, values = inner.struct.field("key").to_list(), objects(inner.struct.field("value"), item)
-            items = list(zip(keys, values, strict=True))
-        make: Callable[[Any], Any] = dict if node.kind == "map" else list
-        return [make(items[start:end]) for start, end in pairwise([0, *ends])]
-    if node.logical == "uuid":
-        return [UUID(one) for one in column.to_list()]
-    return column.to_list()
-
-
 # -- single values ----------------------------------------------------------------------------------------
 
 _DAY = 86_400
 _FIRST, _LAST = -719_162, 2_932_896  # days of the years 1 and 9999
 _UNITS = {"millis": 1_000, "micros": 1_000_000}
 _INT = 2**31
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
 _UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 
 
@@ -211,6 +172,7 @@ def _uuid(text: pl.Series, cursor: Cursor, path: str) -> pl.Series:
     fits = text.str.contains(_UUID).fill_null(False)
     if not fits.all():
         cursor.fail(~fits.to_numpy(), path, "text that is not a UUID")
+        text = text.zip_with(fits, pl.Series([_NO_UUID]))
     return text.str.to_lowercase()
 
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
+from crossstream.serdes.avro_objects import objects
 from crossstream.serdes.avro_resolve import below, default_column
 from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
-from crossstream.serdes.avro_single import objects
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn
