@@ -19,6 +19,7 @@ from crossstream.serdes import arrays, refusals
 from crossstream.serdes.avro_objects import Build, Column, builder, objects
 from crossstream.serdes.avro_read import decoded
 from crossstream.serdes.avro_resolve import resolved
+from crossstream.serdes.avro_rows import Read, Write, read_row, row_codec, write_row
 from crossstream.serdes.avro_schema import (
     Node,
     References,
@@ -135,6 +136,7 @@ class Form(NamedTuple):
     is_narrower: bool
     unfit_for_keys: str | None
     build: Build | None
+    rows: tuple[Read, Write] | None
 
 
 @lru_cache(maxsize=512)
@@ -157,7 +159,7 @@ def form_of(text: str, references: References, of: TypedJson | None) -> Form:
         unfit = "a set in it has its items in any order"
     is_narrower = of is not None and _is_narrower(node, of.type)
     build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
-    return Form(node, title, columns, some, is_narrower, unfit, build)
+    return Form(node, title, columns, some, is_narrower, unfit, build, row_codec(node))
 
 
 def _is_narrower(node: Node, kind: Any) -> bool:
@@ -250,8 +252,39 @@ class _AvroValues:
         with paused_gc():
             if self.of is not None:
                 dense = self._plain(dense)
-            payload = written(self.form.node, checked(self.form.node, dense, self.name), self.name)
+            plain = checked(self.form.node, dense, self.name)
+            payload = self._few_written(plain) if len(plain) <= arrays.FEW else None
+            if payload is None:
+                payload = written(self.form.node, plain, self.name)
         return self._framed(_with_nulls(payload, there))
+
+    def _few_written(self, plain: Sequence[Any]) -> pa.LargeBinaryArray | None:
+        """The payloads of a few values, one by one; None: it takes columns."""
+        if self.form.rows is None:
+            return None
+        try:
+            return arrays.binary_rows([write_row(self.form.rows[1], value) for value in plain])
+        except Exception:  # whatever is odd, columns say why
+            return None
+
+    def _few_read(self, data: pa.LargeBinaryArray) -> list[Any] | None:
+        """The objects of a few payloads of the declared schema, one by one; None: it takes columns."""
+        head = self._head()
+        if self.form.rows is None or head is None:
+            return None
+        read = self.form.rows[0]
+        try:
+            rows = data.to_pylist()
+            if not all(row is None or row.startswith(head) for row in rows):
+                return None
+            made = [None if row is None else read_row(read, row, len(head)) for row in rows]
+            return made if self.of is None else self._instances(made)
+        except Exception:  # as above
+            return None
+
+    def _head(self) -> bytes | None:
+        """What is in front of payloads of the declared schema."""
+        return b""
 
     def _plain(self, values: Sequence[Any]) -> Sequence[Any]:
         """Instances of the type as dicts and single values."""
@@ -290,6 +323,9 @@ class _AvroValues:
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         with paused_gc():
+            few = self._few_read(data) if len(data) <= arrays.FEW else None
+            if few is not None:
+                return few
             parts = self._read(data, None)
             made: list[Any] = [None] * len(data)
             for rows, column in parts:
@@ -415,6 +451,9 @@ class Avro(_AvroValues):
         return [(rows, payload, reader, 0)] if len(rows) else [], {}
 
 
+_OWN_FRAME = b"\0" + INTERNAL_ID.to_bytes(4, "big")
+
+
 @dataclass(frozen=True, slots=True)
 class ConfluentAvro(_AvroValues):
     """See `confluent_avro`. ``schema``: None until the topic is known.
@@ -489,6 +528,9 @@ class ConfluentAvro(_AvroValues):
                 next="pass schema=… or subject=…, or use the serde in Consumed or Produced, which know the topic",
             )
         return self.schema, self.references
+
+    def _head(self) -> bytes | None:
+        return _OWN_FRAME
 
     def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         return payload if payload.null_count == len(payload) else put_frames(self._id(), payload)

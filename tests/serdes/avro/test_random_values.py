@@ -28,12 +28,30 @@ def _rows(rows: list[bytes | None]) -> pa.LargeBinaryArray:
 def test_objects_are_those_of_fastavro(data: Any) -> None:
     made = data.draw(typed() | records())
     values = data.draw(st.lists(made.values.filter(lambda value: value is not None), max_size=5))
+    values = values * data.draw(st.sampled_from([1, 17]))  # one by one, and in columns
     serde = serdes.avro(made.schema)
     wire = serde.encode_objects(values)
     if '"decimal"' not in _text(made.schema):  # where fastavro writes a byte too many for -128
         assert wire.to_pylist() == [write(made.schema, value) for value in values]
     assert comparable([read(made.schema, row) for row in wire.to_pylist()]) == comparable(values)
     assert comparable(serde.decode_objects(wire)) == comparable(values)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_single_rows_are_those_of_columns(data: Any) -> None:
+    made = data.draw(records(unions=False))
+    value = data.draw(made.values)
+    serde = serdes.avro(made.schema)
+    wire = serde.encode_objects([value] * 17)  # too many for one by one
+    assert serde.serialize(value) == wire[0].as_py()
+    row = _damaged(data, wire[0].as_py(), wire[0].as_py()) if data.draw(st.booleans()) else wire[0].as_py()
+    rows = _rows([row] * 17)
+    if find_invalid(serde, rows, way="objects"):
+        with pytest.raises(SerdeError, match=r"^\[CS-402\]"):
+            serde.deserialize(row)
+    else:
+        assert comparable(serde.deserialize(row)) == comparable(serde.decode_objects(rows)[0])
 
 
 @settings(max_examples=60)
@@ -59,7 +77,7 @@ def test_columns_hold_the_same(data: Any) -> None:
 def test_damaged_payloads_are_right_or_refused_and_take_no_neighbour(data: Any) -> None:
     made = data.draw(typed() | records())
     there = made.values.filter(lambda value: value is not None)
-    values = data.draw(st.lists(there, min_size=1, max_size=6))
+    values = data.draw(st.lists(there, min_size=1, max_size=6)) * data.draw(st.sampled_from([1, 17]))
     rows = [write(made.schema, value) for value in values]
     at = data.draw(st.integers(0, len(rows) - 1))
     rows[at] = _damaged(data, rows[at], data.draw(st.sampled_from(rows)))
