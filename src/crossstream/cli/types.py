@@ -275,7 +275,8 @@ class JsonTypes:
         return made
 
     def _record(self, name: str, schema: Any, root: Any) -> None:
-        needed, fields = schema.get("required", ()), []
+        needed = schema.get("required", ())
+        fields: list[tuple[str, str, str | None]] = []
         for given, inner in schema["properties"].items():
             kind = self.type_of(inner, f"{name}_{given}", root)
             if given in needed:

@@ -210,7 +210,8 @@ def _where(place: Mapping[str, object]) -> list[Header]:
 
 def explained(values: Values, reasons: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     """The reasons; of rows that look like those of a schema registry, with the serdes that read them."""
-    if isinstance(values.serde, ForTopic):
+    serde: object = values.serde
+    if isinstance(serde, ForTopic):
         return reasons
     wire = values.wire()
     frames = [frame_hint(wire[row].as_py()) for row, _ in reasons]

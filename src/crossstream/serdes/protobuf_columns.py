@@ -134,7 +134,7 @@ def _same(value: Any) -> Any:
 
 
 def _class_of(descriptor: Any) -> Any:
-    from google.protobuf import message_factory
+    from google.protobuf import message_factory  # type: ignore[import-untyped]
 
     return message_factory.GetMessageClass(descriptor)
 
@@ -173,7 +173,8 @@ def _set_time(descriptor: Any, micros: int) -> Any:
 
 def plain_of(message: Any) -> dict[str, Any]:
     """A message as a dict of its columns' values."""
-    return _plain(message, fields_of(type(message)).fields)
+    kind: Any = type(message)
+    return _plain(message, fields_of(kind).fields)
 
 
 def _plain(message: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
@@ -305,7 +306,7 @@ def _files(file: Any) -> list[Any]:
 
 
 def _syntax(file: Any) -> str:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
     return str(FileDescriptorProto.FromString(file.serialized_pb).syntax)
 

@@ -276,8 +276,8 @@ def _with_nulls(series: pl.Series, there: arrays.Mask) -> pl.Series:
 def _begins_with(data: pa.LargeBinaryArray, head: bytes) -> arrays.Mask:
     if not len(data):
         return np.zeros(0, np.bool_)
-    starts = pc.starts_with(data, head)
-    return pc.fill_null(starts, False).to_numpy(zero_copy_only=False)
+    found: arrays.Mask = pc.fill_null(pc.starts_with(data, head), False).to_numpy(zero_copy_only=False)
+    return found
 
 
 # Columns to write
@@ -402,7 +402,7 @@ def ambiguous(descriptor: Any, within: tuple[str, ...]) -> str | None:
 @lru_cache(maxsize=1024)
 def message_name(schema: str, path: tuple[int, ...]) -> str | None:
     """The full name of a message of a registered file; None: no descriptor, or no such message in it."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))
@@ -460,7 +460,7 @@ def received(message: Shipped) -> Any:
     except (ImportError, AttributeError):
         pass
     try:
-        from google.protobuf import descriptor_pool, message_factory
+        from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
     except ImportError as error:
         raise ConfigError(
             f"Protobuf is not installed here: {error}",

@@ -214,3 +214,24 @@ def test_identity_and_pickles() -> None:
     assert hash(one) == hash(other)
     assert one.name == "confluent_json[Order]"
     assert serde(Line, topic=None) != one
+
+
+def test_keys_inside_other_keys_have_the_id_of_the_topic() -> None:
+    client = SchemaRegistryClient.new_client({"url": "mock://inside"})
+    key = serdes.confluent_json(client, int)
+    builder = cs.StreamsBuilder()
+    counts = (
+        builder.stream("orders", cs.Consumed(key=key, value=serdes.string()))
+        .group_by_key()
+        .windowed_by(cs.TimeWindows(size=60_000))
+        .count()
+    )
+    counts.to_stream().to("out", cs.Produced(value=serdes.int64()))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("orders", key, serdes.string()).pipe_input(7, "a", timestamp=5)
+        [(data, count)] = driver.create_output_topic("out", serdes.bytes(), serdes.int64()).read_key_values()
+    id = client.get_latest_version("out-key").schema_id
+    assert data == b"\0" + id.to_bytes(4, "big") + b"7" + bytes(8)
+    assert count == 1
+    both = serdes.left_or_right(key, key)
+    assert both.written_to("out", is_key=True).serialize((None, 7)) == b"\1" + data[:6]  # type: ignore[attr-defined]

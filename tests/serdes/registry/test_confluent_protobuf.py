@@ -42,6 +42,7 @@ from tests.serdes.registry.messages import (
 
 URL = "mock://protobuf"
 VALUE = SerializationContext("orders", MessageField.VALUE)
+NEW_FORMAT = {"use.deprecated.format": False}  # which versions before 2.9 want to be said
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=5)
@@ -130,10 +131,10 @@ def test_the_client_reads_what_is_written_and_the_other_way_round() -> None:
     client = SchemaRegistryClient.new_client({"url": "mock://both"})
     ours = serde(registry=client)
     data = ours.serialize(order)
-    assert ProtobufDeserializer(Order, {}, client)(data, VALUE) == order
-    assert ProtobufSerializer(Order, client)(order, VALUE) == data
+    assert ProtobufDeserializer(Order, NEW_FORMAT, client)(data, VALUE) == order
+    assert ProtobufSerializer(Order, client, NEW_FORMAT)(order, VALUE) == data
     nested = serde(Item, registry=client)
-    theirs = ProtobufSerializer(Item, client)(Item(sku="a", count=3), VALUE)
+    theirs = ProtobufSerializer(Item, client, NEW_FORMAT)(Item(sku="a", count=3), VALUE)
     assert nested.deserialize(theirs) == Item(sku="a", count=3)
     assert nested.serialize(Item(sku="a", count=3)) == theirs
     assert sorted(client.get_subjects()) == ["orders-value", "shop/common.proto"]
