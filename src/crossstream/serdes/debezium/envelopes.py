@@ -1,0 +1,482 @@
+"""Change events in JSON: envelopes and plain rows, each with a schema around it or without one.
+
+msgspec decodes an event as one typed object, of which only the declared columns of the row are read. The first record
+of a piece shows its form; a piece whose records have several forms is halved by the caller.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
+
+from crossstream.serdes import arrays
+from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad
+from crossstream.serdes.debezium.events import DELETE, NO_POSITION, NOT_A_ROW, Events, Image, Raw
+from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_rows import Decoder, decode_rows
+from crossstream.serdes.json_shapes import Field, column
+
+_NAME = "debezium"
+
+Boxed = msgspec.defstruct(
+    "Boxed",
+    [
+        (attribute, Any, UNSET)
+        for attribute in ("oid", "date", "long", "int_", "double", "decimal", "binary", "uuid", "scale", "value")
+    ],
+    rename={
+        **{"oid": "$oid", "date": "$date", "long": "$numberLong", "int_": "$numberInt", "uuid": "$uuid"},
+        **{"double": "$numberDouble", "decimal": "$numberDecimal", "binary": "$binary"},
+    },
+    gc=False,
+)
+"""A value in an object of its own: MongoDB's extended JSON, and decimals whose scale varies."""
+
+_Lenient = int | float | str | bool | Boxed | None | UnsetType  # type: ignore[valid-type]
+
+
+def _wire_of(dtype: Any) -> Any:
+    """What msgspec decodes for a column: whatever a connector may write for a single value."""
+    if isinstance(dtype, pl.Struct):
+        return _struct_of([(one.name, _instance(one.dtype)) for one in dtype.fields]) | None | UnsetType
+    if isinstance(dtype, pl.List):
+        return list[_wire_of(_instance(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
+    if dtype == pl.String:
+        return str | Boxed | None | UnsetType  # type: ignore[return-value]
+    if isinstance(dtype, pl.Binary):
+        return str | Boxed | None | UnsetType  # type: ignore[return-value]
+    return _Lenient
+
+
+def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
+    members = [(f"f{place}", _wire_of(dtype), UNSET) for place, (_, dtype) in enumerate(fields)]
+    names = {f"f{place}": name for place, (name, _) in enumerate(fields)}
+    for attribute, kind in more.items():
+        members.append((attribute, kind[1], UNSET))
+        names[attribute] = kind[0]
+    return msgspec.defstruct("Row", members, rename=names, gc=False)
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype
+
+
+_Position = int | str | None | UnsetType
+
+
+@dataclass(frozen=True, slots=True)
+class Decoders:
+    """The decoders of a table: of events, by (with a schema, with an envelope), and of keys and documents."""
+
+    events: Mapping[tuple[bool, bool], Decoder]
+    document: Decoder
+    keys: Mapping[bool, Decoder]
+
+
+@lru_cache(maxsize=64)
+def _decoders(settings: Debezium) -> Decoders:
+    fields = [(field.name, column(field).dtype) for field in settings.fields]
+    row = _struct_of(fields)
+    taken = {name for name, _ in fields}
+    marks: dict[str, Any] = {}
+    for attribute, name in (("deleted", "__deleted"), ("op", "__op")):
+        if name not in taken:
+            marks[attribute] = (name, str | bool | None | UnsetType)
+    members: list[Any] = [
+        ("op", str),
+        ("before", row | str | None | UnsetType, UNSET),
+        ("after", row | str | None | UnsetType, UNSET),
+    ]
+    position = settings.ordered_by
+    if position is not None:
+        flat = "__" + position.replace(".", "_")
+        own = position if "." not in position and position != "ts_ms" else flat
+        if own not in taken:
+            marks["position"] = (own, _Position)
+        source, _, name = position.rpartition(".")
+        if source:
+            inside = msgspec.defstruct("Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False)
+            members.append((source, inside | None | UnsetType, UNSET))
+        else:
+            members.append((name, _Position, UNSET))
+    envelope = msgspec.defstruct("Envelope", members, gc=False)
+    plain = _struct_of(fields, **marks)
+    kinds = {True: envelope, False: plain}
+    dtypes = dict(fields)
+    keys = _struct_of(_key_fields(settings, dtypes))
+    return Decoders(
+        {
+            (schema, enveloped): msgspec.json.Decoder(_around(kind) if schema else kind | None)
+            for enveloped, kind in kinds.items()
+            for schema in (True, False)
+        },
+        msgspec.json.Decoder(row),
+        {True: msgspec.json.Decoder(_around(keys)), False: msgspec.json.Decoder(keys)},
+    )
+
+
+def _key_fields(settings: Debezium, dtypes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The columns of the primary key; MongoDB calls its ``_id`` ``id`` in keys."""
+    return [("id" if name == "_id" else name, dtypes[name]) for name in settings.keys]
+
+
+def _around(kind: Any) -> Any:
+    return msgspec.defstruct("Wrapped", [("payload", kind | None), ("schema", msgspec.Raw, UNSET)], gc=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEvents:
+    """Events of a topic in JSON (`Format`)."""
+
+    settings: Debezium
+
+    def events(self, data: pa.LargeBinaryArray) -> Events:
+        schema, enveloped = _form(data[0].as_py())
+        decoders = _decoders(self.settings)
+        objects = decode_rows(data, decoders.events[schema, enveloped], _NAME)
+        described: Logical | None = None
+        if schema:
+            described = _described([one.schema for one in objects if one is not None])
+            objects = [None if one is None else one.payload for one in objects]
+        return self._enveloped(objects, described) if enveloped else self._plain(objects, described)
+
+    def _enveloped(self, objects: list[Any], described: Logical | None) -> Events:
+        if None in objects:
+            raise bad("an event without payload among others")
+        ops = list(map(attrgetter("op"), objects))
+        inner = {} if described is None else described.inner
+        before, after = (
+            Rows(self.settings, self._documents(list(map(attrgetter(name), objects))), _schema(inner, name, described))
+            for name in ("before", "after")
+        )
+        return Events(ops, before, after, self._positions(objects, enveloped=True))
+
+    def _documents(self, rows: list[Any]) -> list[Any]:
+        """The rows; MongoDB writes each as text."""
+        if str not in set(map(type, rows)):
+            return rows
+        texts = arrays.binary_rows([row.encode() if isinstance(row, str) else None for row in rows])
+        return decode_rows(texts, msgspec.json.Decoder(_decoders(self.settings).document.type | None), _NAME)
+
+    def _plain(self, objects: list[Any], described: Logical | None) -> Events:
+        if len(objects) == 1 and objects[0] is None:
+            nothing = Rows(self.settings, [None], described)
+            return Events([DELETE], nothing, nothing, self._positions(objects, enveloped=False))
+        if None in objects:
+            raise bad("a record without payload among others")
+        rows = Rows(self.settings, objects, described)
+        if not rows.have_fields():
+            raise bad(
+                "the record is neither a change event nor a row: it has none of the fields "
+                + ", ".join(field.name for field in self.settings.fields)
+            )
+        ops = ["u"] * len(objects)
+        kind = type(objects[0])
+        if hasattr(kind, "op"):
+            given = list(map(attrgetter("op"), objects))
+            ops = [op if isinstance(op, str) else "u" for op in given]
+        if hasattr(kind, "deleted"):
+            deleted = list(map(attrgetter("deleted"), objects))
+            ops = [DELETE if gone in ("true", True) else op for gone, op in zip(deleted, ops, strict=True)]
+        return Events(ops, rows, rows, self._positions(objects, enveloped=False))
+
+    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray | None:
+        path = self.settings.ordered_by
+        if path is None:
+            return None
+        if not enveloped:
+            places = [getattr(one, "position", None) for one in objects]
+            if objects and not hasattr(objects[0], "position"):
+                names = [field.name for field in self.settings.fields]
+                if path in names:
+                    places = list(map(attrgetter(f"f{names.index(path)}"), objects))
+        elif "." in path:
+            source = path.rpartition(".")[0]
+            places = [getattr(getattr(one, source), "position", None) for one in objects]
+        else:
+            places = list(map(attrgetter(path), objects))
+        return positions(places, path)
+
+    def keys(self, data: pa.LargeBinaryArray) -> Image:
+        first = data[0].as_py()
+        decoders, single = _decoders(self.settings), len(self.settings.keys) == 1
+        if single and not first.lstrip().startswith(b"{"):  # the column itself, as ExtractField leaves it
+            return Rows(self.settings, self._bare(data), None, keys=True)
+        schema = _has_schema(_fields(first))
+        objects = decode_rows(data, decoders.keys[schema], _NAME)
+        described = None
+        if schema:
+            described = _described([one.schema for one in objects])
+            objects = [one.payload for one in objects]
+            if single and None in objects:
+                raise bad("the key of the record is null")
+        rows = Rows(self.settings, objects, described, keys=True)
+        for place, name in enumerate(self.settings.keys):
+            if UNSET in list(map(attrgetter(f"f{place}"), objects)):
+                raise bad(f"the key of the record has no field {name}")
+        return rows
+
+    def _bare(self, data: pa.LargeBinaryArray) -> list[Any]:
+        kind = _decoders(self.settings).keys[False].type
+        return [kind(value) for value in decode_rows(data, msgspec.json.Decoder(_Lenient), _NAME)]
+
+    def is_other(self, data: bytes) -> bool:
+        """Heartbeats, markers of transactions and changes of schemas."""
+        try:
+            fields = _fields(data)
+            if _has_schema(fields):
+                fields = _fields(bytes(fields["payload"]))
+        except msgspec.MsgspecError:
+            return False
+        names = set(fields)
+        if names == {"ts_ms"}:
+            return True
+        if {"status", "id"} <= names <= {"status", "id", "ts_ms", "event_count", "data_collections"}:
+            return bytes(fields["status"]) in (b'"BEGIN"', b'"END"')
+        return "source" in names and bool(names & {"ddl", "tableChanges", "historyRecord"})
+
+
+_Fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _fields(record: bytes) -> dict[str, msgspec.Raw]:
+    return _Fields.decode(record)
+
+
+def _has_schema(fields: Mapping[str, Any]) -> bool:
+    return "payload" in fields and set(fields) <= {"schema", "payload"}
+
+
+def _form(record: bytes) -> tuple[bool, bool]:
+    """Whether a record has a schema around it, and an envelope."""
+    try:
+        fields = {} if record == b"null" else _fields(record)
+        schema = _has_schema(fields)
+        if schema and bytes(fields["payload"]) != b"null":
+            fields = _fields(bytes(fields["payload"]))
+    except msgspec.MsgspecError as error:
+        raise bad(f"the record is not a JSON object ({error})") from error
+    return schema, "op" in fields and bool({"before", "after", "source"} & set(fields))
+
+
+def _described(schemas: list[Any]) -> Logical | None:
+    """What the schemas around some records say, which are to be one."""
+    texts = {b"" if one is UNSET else bytes(one) for one in schemas}
+    if len(texts) > 1:
+        raise bad("records with several schemas")
+    text = next(iter(texts), b"")
+    return None if text in (b"", b"null") else _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: bytes) -> Logical:
+    return _logical(msgspec.json.decode(text))
+
+
+def _logical(schema: Any) -> Logical:
+    """What a schema of Kafka Connect says."""
+    scale = (schema.get("parameters") or {}).get("scale")
+    items = schema.get("items")
+    return Logical(
+        schema.get("name"),
+        None if scale is None else int(scale),
+        {one["field"]: _logical(one) for one in schema.get("fields") or () if "field" in one},
+        _logical(items) if isinstance(items, dict) else None,
+    )
+
+
+def _schema(inner: Mapping[str, Logical], name: str, described: Logical | None) -> Logical | None:
+    return None if described is None else inner.get(name, NO_SCHEMA)
+
+
+def positions(places: list[Any], path: str) -> np.ndarray:
+    """Places in a database's log, as numbers."""
+    kinds = set(map(type, places))
+    if kinds == {int}:
+        return np.array(places, np.int64)
+    try:
+        return np.array(
+            [NO_POSITION if place is None or place is UNSET else int(place) for place in places], np.int64
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise bad(f"{path} is no whole number of 64 bits ({error}): order by source.ts_ms") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as objects (`Image`). ``described``: their schema; ``keys``: they have the columns of the key only."""
+
+    settings: Debezium
+    objects: list[Any]
+    described: Logical | None
+    keys: bool = False
+
+    def there(self) -> np.ndarray:
+        return np.fromiter((one is not None and one is not UNSET for one in self.objects), bool, len(self.objects))
+
+    def have_fields(self) -> bool:
+        """Whether every row has at least one of the declared fields."""
+        waiting = self.objects
+        for place in range(len(self.settings.fields)):
+            waiting = [one for one in waiting if getattr(one, f"f{place}") is UNSET]
+            if not waiting:
+                return True
+        return False
+
+    def column(self, rows: np.ndarray, field: Field) -> Raw:
+        names = self.settings.keys if self.keys else [one.name for one in self.settings.fields]
+        objects = self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
+        values = list(map(attrgetter(f"f{list(names).index(field.name)}"), objects))
+        dtype = column(field).dtype
+        missing = None
+        if UnsetType in set(map(type, values)):
+            missing = np.fromiter((value is UNSET for value in values), bool, len(values))
+            values = [None if value is UNSET else value for value in values]
+        if self.keys and field.name == "_id":
+            values = [_mongo_key(value) for value in values]
+        series, own = raw_series(values, dtype)
+        return Raw(series, own or self._logical(field, dtype), missing)
+
+    def _logical(self, field: Field, dtype: pl.DataType) -> Logical:
+        assumed = self.settings.logical(field.name, dtype)
+        if self.described is None:
+            return assumed
+        name = "id" if self.keys and field.name == "_id" else field.name
+        found = self.described.inner.get(name, NO_SCHEMA)
+        return assumed if found.name is None and assumed.unit is not None else found
+
+
+def _mongo_key(value: Any) -> Any:
+    """The ``_id`` in the key of a record, which MongoDB's connector writes as a text in JSON."""
+    try:
+        return msgspec.json.decode(value, type=_Lenient) if isinstance(value, str) else value
+    except msgspec.MsgspecError:
+        return value
+
+
+def raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None]:
+    """A column of decoded values, and what they mean if they say so themselves."""
+    if isinstance(dtype, pl.Struct):
+        return _structs(values, dtype), None
+    kinds = set(map(type, values)) - {type(None), UnsetType}
+    if isinstance(dtype, pl.List):
+        if kinds <= {list}:
+            return _lists(values, dtype), None
+        return pl.Series(values, dtype=pl.String), None
+    own = None
+    if Boxed in kinds:
+        opened = [_opened(value, dtype) for value in values]
+        values = [value for value, _ in opened]
+        means = {meaning for value, meaning in opened if value is not None}
+        if len(means) > 1:
+            raise bad("values in several forms")
+        own = next(iter(means), None)
+        kinds = set(map(type, values)) - {type(None)}
+    if UnsetType in set(map(type, values)):
+        values = [None if value is UNSET else value for value in values]
+    if not kinds:
+        return null_series(len(values), pl.Null()), own
+    return _flat(values, kinds), own
+
+
+_KINDS: Mapping[type, Any] = {int: pl.Int64, str: pl.String, float: pl.Float64, bool: pl.Boolean}
+
+
+def _flat(values: list[Any], kinds: set[type]) -> pl.Series:
+    if kinds == {int, float}:
+        kinds = {float}
+    if len(kinds) > 1:
+        raise bad("values of several types in one field")
+    kind = next(iter(kinds))
+    try:
+        return pl.Series(values, dtype=_KINDS[kind], strict=kind is not float)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        if kind is not int:
+            raise
+        try:
+            return pl.Series(values, dtype=pl.UInt64)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+            raise bad(f"an integer beyond 64 bits ({error})") from error
+
+
+def _lists(values: list[Any], dtype: Any) -> pl.Series:
+    present = [value for value in values if isinstance(value, list)]
+    items, own = raw_series(list(chain.from_iterable(present)), _instance(dtype.inner))
+    if own is not None and own.name != DIGITS:
+        raise bad("a list of values in objects of their own")
+    there = np.fromiter((isinstance(value, list) for value in values), bool, len(values))
+    sizes = np.fromiter((len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values))
+    ends = np.append(0, np.cumsum(sizes))
+    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there)))
+
+
+def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
+    there = np.fromiter((value is not None and value is not UNSET for value in values), bool, len(values))
+    present = [value for value in values if value is not None and value is not UNSET]
+    parts = {}
+    for place, one in enumerate(dtype.fields):
+        parts[one.name] = raw_series(list(map(attrgetter(f"f{place}"), present)), _instance(one.dtype))[0]
+    dense = struct_of(parts, len(present))
+    if there.all():
+        return dense
+    if not len(dense):
+        return null_series(len(values), pl.Null())
+    return dense.gather(pl.Series(pa.array(np.cumsum(there) - 1, mask=~there), dtype=pl.Int64))
+
+
+_DIGITS = Logical(DIGITS)
+_MILLIS = Logical("io.debezium.time.Timestamp")
+
+
+def _opened(value: Any, dtype: Any) -> tuple[Any, Logical | None]:
+    """A value out of its object, and what it means."""
+    if value is None or value is UNSET:
+        return None, None
+    if not isinstance(value, Boxed):
+        return value, None
+    if value.value is not UNSET and value.scale is not UNSET:
+        unscaled = int.from_bytes(base64.b64decode(value.value), "big", signed=True)
+        return format(Decimal(unscaled).scaleb(-int(value.scale)), "f"), _DIGITS
+    if value.oid is not UNSET:
+        return value.oid, None
+    if value.date is not UNSET:
+        return _date(value.date)
+    for inner in (value.long, value.int_):
+        if inner is not UNSET:
+            return int(inner), None
+    if value.double is not UNSET:
+        return float(value.double), None
+    if value.decimal is not UNSET:
+        return str(value.decimal), _DIGITS
+    if value.uuid is not UNSET:
+        return value.uuid, None
+    if value.binary is not UNSET:
+        return _binary(value.binary, dtype), None
+    raise bad(f"an object where {dtype} is declared")
+
+
+def _date(given: Any) -> tuple[Any, Logical | None]:
+    inner = given.get("$numberLong") if isinstance(given, dict) else given
+    return (inner, None) if isinstance(given, str) else (int(inner), _MILLIS)
+
+
+def _binary(given: Any, dtype: Any) -> Any:
+    """Bytes as base64; a UUID as its text where text is declared."""
+    text, kind = (given.get("base64"), given.get("subType")) if isinstance(given, dict) else (given, None)
+    if dtype == pl.String and kind in ("04", "4"):
+        return str(uuid.UUID(bytes=base64.b64decode(text)))
+    return text
