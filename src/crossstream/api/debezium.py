@@ -78,7 +78,9 @@ def debezium(
     units_ = {"": units} if isinstance(units, str) else dict(units or {})
     able = tuple(name for name, one in fields.items() if name not in keys and _can_be_large(one))
     large = able if unavailable_fields is None else tuple(unavailable_fields)
-    _check_names(made, fields, key=keys, unavailable_fields=large, scales=scales or (), units=[u for u in units_ if u])
+    _check_names(
+        made, fields, key=keys, unavailable_fields=large, scales=scales or (), units=[u for u in units_ if u]
+    )
     _check_one_of("units", set(units_.values()), ("millis", "micros", "nanos"))
     _check_one_of("decimals", {decimals}, ("precise", "string"))
     _check_one_of("truncate", {truncate}, ("refuse", "ignore"))
@@ -147,7 +149,9 @@ def _key_serde(row: TypedJson | SchemaJson, fields: Sequence[Field]) -> Serde:
         if shape.dtype == dtype:
             return make()
     if shape.dtype.is_nested() or shape.dtype.is_float():
-        raise _refusal(f"the column {field.name} of {shape.dtype} cannot be a key", "name a column of a single value")
+        raise _refusal(
+            f"the column {field.name} of {shape.dtype} cannot be a key", "name a column of a single value"
+        )
     return serdes.json(shape.wire)
 
 

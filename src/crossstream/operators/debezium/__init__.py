@@ -13,5 +13,5 @@
     <KTable shop.public.notes>
 
 `kernel.py`: what a batch of events makes of the rows before. `runner.py`: the step in a task. `plan.py`: its round and
-store. Reading events: `serdes/debezium`. Page: docs/debezium.md. Rules: semantics 9 (docs/semantics.md).
+store. Reading events: `serdes/debezium`. Page: docs/debezium.md. Rules: semantics 3.17 (docs/semantics.md).
 """

@@ -79,7 +79,9 @@ def unwrap(settings: Debezium, key: pa.LargeBinaryArray, value: pa.LargeBinaryAr
     reading = _Reading(settings, JsonEvents(settings), key, value)
     there = value.is_valid().to_numpy(zero_copy_only=False)
     tombstones = np.flatnonzero(~there)
-    if settings.ordered_by is not None:  # a tombstone has no place in the log; the delete event before it has one
+    if (
+        settings.ordered_by is not None
+    ):  # a tombstone has no place in the log; the delete event before it has one
         tombstones = tombstones[:0]
     for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
         for start in range(0, len(rows), PIECE):
@@ -100,7 +102,9 @@ def _halved(reading: _Reading, rows: np.ndarray, read: object) -> None:
             middle = len(rows) // 2
             _halved(reading, rows[:middle], read)
             _halved(reading, rows[middle:], read)
-        elif reading.value[int(rows[0])].is_valid and reading.format.is_other(reading.value[int(rows[0])].as_py()):
+        elif reading.value[int(rows[0])].is_valid and reading.format.is_other(
+            reading.value[int(rows[0])].as_py()
+        ):
             reading.passed["no-change-event"] += 1
         else:
             reading.bad.append((int(rows[0]), error.what))
@@ -184,7 +188,11 @@ def _column(
         rows = np.flatnonzero(known)
         before = events.before.column(put[rows], one)
         lost = _left_out(before.series, settings.unavailable_value)
-        there = ~before.series.is_null().to_numpy() if lost is None else ~(before.series.is_null().to_numpy() | lost)
+        there = (
+            ~before.series.is_null().to_numpy()
+            if lost is None
+            else ~(before.series.is_null().to_numpy() | lost)
+        )
         if there.any():
             own = events.before.column(put[rows[there]], one)
             found = convert(own.series, column(one).dtype, own.logical, one.name)
@@ -196,9 +204,7 @@ def _column(
     return made, left_out
 
 
-def _checked(
-    settings: Debezium, raw: Raw, one: Field, left_out: np.ndarray | None = None
-) -> pl.Series:
+def _checked(settings: Debezium, raw: Raw, one: Field, left_out: np.ndarray | None = None) -> pl.Series:
     """The column in its type, with defaults where records lack the field. Raises CS-402 for a null that may not be."""
     made = convert(raw.series, column(one).dtype, raw.logical, one.name)
     if raw.missing is not None and (default := default_of(one)) is not None:
@@ -241,7 +247,9 @@ def _lists_left_out(series: pl.Series, value: str) -> np.ndarray | None:
     """Arrays of text have the text in their place, arrays of numbers its bytes, arrays of UUIDs one made of it."""
     inner, size = series.dtype.inner, series.list.len()  # type: ignore[attr-defined]
     if inner == pl.String:
-        digest = bytearray(hashlib.md5(value.encode(), usedforsecurity=False).digest())  # Java's nameUUIDFromBytes
+        digest = bytearray(
+            hashlib.md5(value.encode(), usedforsecurity=False).digest()
+        )  # Java's nameUUIDFromBytes
         digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
         marks = [value, str(uuid.UUID(bytes=bytes(digest)))]
         found = ((size == 1) & series.list.first().is_in(marks)).fill_null(False).to_numpy()

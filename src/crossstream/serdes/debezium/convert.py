@@ -55,7 +55,7 @@ class Logical:
 
     name: str | None = None
     scale: int | None = None
-    inner: Mapping[str, Logical] = field(default_factory=dict)
+    inner: Mapping[str, Logical] = field(default_factory=dict, hash=False)
     item: Logical | None = None
 
     @property
@@ -86,7 +86,9 @@ def misfit(path: str, wanted: object, given: object, reason: str = "") -> SerdeE
 
 def bad(reason: str) -> SerdeError:
     """A record that is no change of a row."""
-    return SerdeError(reason, code=refusals.UNDECODABLE, next="check the type, and the settings of cs.debezium(…)")
+    return SerdeError(
+        reason, code=refusals.UNDECODABLE, next="check the type, and the settings of cs.debezium(…)"
+    )
 
 
 def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> pl.Series | None:
@@ -94,6 +96,8 @@ def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) 
         return _struct(raw, dtype, logical, path)
     if isinstance(dtype, pl.List):
         return _list(raw, dtype, logical, path)
+    if dtype == pl.String:
+        return _text(raw, logical)
     if raw.dtype == dtype:
         return raw
     if isinstance(raw.dtype, pl.Decimal):
@@ -104,8 +108,6 @@ def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) 
         return raw.str.decode("base64", strict=True) if raw.dtype == pl.String else None
     if dtype == pl.Boolean:
         return _boolean(raw)
-    if dtype == pl.String:
-        return _text(raw, logical)
     if isinstance(dtype, pl.Decimal) or dtype.is_numeric():
         return _number(raw, dtype, logical, path)
     return None
@@ -132,7 +134,9 @@ def _list(raw: pl.Series, dtype: pl.List, logical: Logical, path: str) -> pl.Ser
     if not isinstance(raw.dtype, pl.List):
         return None
     lists = raw.to_arrow()
-    items = convert(arrays.series_of(lists.flatten()), _instance(dtype.inner), logical.item or NO_SCHEMA, f"{path}[]")
+    items = convert(
+        arrays.series_of(lists.flatten()), _instance(dtype.inner), logical.item or NO_SCHEMA, f"{path}[]"
+    )
     ends = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
     made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
@@ -179,7 +183,11 @@ def _of_time(raw: pl.Series, dtype: Any) -> pl.Series:
     """Times that are decoded already, as Avro's are."""
     if isinstance(raw.dtype, pl.Datetime) and isinstance(dtype, pl.Datetime):
         wanted = raw.dt.cast_time_unit(dtype.time_unit)
-        return wanted.dt.replace_time_zone(dtype.time_zone) if raw.dtype.time_zone is None else wanted.cast(dtype)
+        return (
+            wanted.dt.replace_time_zone(dtype.time_zone)
+            if raw.dtype.time_zone is None
+            else wanted.cast(dtype)
+        )
     return raw.cast(dtype, strict=True)
 
 
@@ -194,12 +202,20 @@ def _of_text(raw: pl.Series, dtype: Any) -> pl.Series | None:
         return raw.str.replace(_OFFSET, "").str.to_time("%H:%M:%S%.f", strict=True)
     if not isinstance(dtype, pl.Datetime):
         return None
-    text = raw.str.replace(r"Z$", "+00:00").str.replace(r"^(\S+) ", "${1}T").str.replace(r"T(\d\d:\d\d)([+-]|$)", "T${1}:00${2}")
+    text = (
+        raw.str.replace(r"Z$", "+00:00")
+        .str.replace(r"^(\S+) ", "${1}T")
+        .str.replace(r"T(\d\d:\d\d)([+-]|$)", "T${1}:00${2}")
+    )
     has_offset = text.str.contains(r"[+-]\d\d:?\d\d$")
     if not has_offset.all():
         text = pl.select(pl.when(has_offset).then(text).otherwise(text + "+00:00")).to_series()
     times = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit=dtype.time_unit, strict=True)
-    return times.dt.replace_time_zone(None) if dtype.time_zone is None else times.dt.convert_time_zone(dtype.time_zone)
+    return (
+        times.dt.replace_time_zone(None)
+        if dtype.time_zone is None
+        else times.dt.convert_time_zone(dtype.time_zone)
+    )
 
 
 def _boolean(raw: pl.Series) -> pl.Series | None:
@@ -212,6 +228,8 @@ def _boolean(raw: pl.Series) -> pl.Series | None:
 def _text(raw: pl.Series, logical: Logical) -> pl.Series | None:
     if logical.name == DECIMAL and raw.dtype in (pl.String, pl.Binary):
         return arrays.series_of(pc.cast(_unscaled(raw, logical.scale or 0), pa.large_string()))
+    if isinstance(raw.dtype, pl.Decimal):
+        return arrays.series_of(_rescaled(raw.to_arrow(), pl.String()))
     return raw if raw.dtype == pl.String else None
 
 
@@ -237,8 +255,14 @@ def _number(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
         return raw.cast(dtype, strict=True) if raw.dtype.is_numeric() else None
     if not raw.dtype.is_integer():
         return None
-    if dtype == pl.UInt64 and raw.dtype == pl.Int64:  # a connector writes numbers from 2**63 on as negative ones
-        return pl.Series(raw.to_numpy().view(np.uint64)) if not raw.null_count() else raw.reinterpret(signed=False)
+    if (
+        dtype == pl.UInt64 and raw.dtype == pl.Int64
+    ):  # a connector writes numbers from 2**63 on as negative ones
+        return (
+            pl.Series(raw.to_numpy().view(np.uint64))
+            if not raw.null_count()
+            else raw.reinterpret(signed=False)
+        )
     return raw.cast(dtype, strict=True)
 
 

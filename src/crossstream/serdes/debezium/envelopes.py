@@ -36,7 +36,18 @@ Boxed = msgspec.defstruct(
     "Boxed",
     [
         (attribute, Any, UNSET)
-        for attribute in ("oid", "date", "long", "int_", "double", "decimal", "binary", "uuid", "scale", "value")
+        for attribute in (
+            "oid",
+            "date",
+            "long",
+            "int_",
+            "double",
+            "decimal",
+            "binary",
+            "uuid",
+            "scale",
+            "value",
+        )
     ],
     rename={
         **{"oid": "$oid", "date": "$date", "long": "$numberLong", "int_": "$numberInt", "uuid": "$uuid"},
@@ -109,7 +120,9 @@ def _decoders(settings: Debezium) -> Decoders:
             marks["position"] = (own, _Position)
         source, _, name = position.rpartition(".")
         if source:
-            inside = msgspec.defstruct("Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False)
+            inside = msgspec.defstruct(
+                "Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False
+            )
             members.append((source, inside | None | UnsetType, UNSET))
         else:
             members.append((name, _Position, UNSET))
@@ -160,7 +173,11 @@ class JsonEvents:
         ops = list(map(attrgetter("op"), objects))
         inner = {} if described is None else described.inner
         before, after = (
-            Rows(self.settings, self._documents(list(map(attrgetter(name), objects))), _schema(inner, name, described))
+            Rows(
+                self.settings,
+                self._documents(list(map(attrgetter(name), objects))),
+                _schema(inner, name, described),
+            )
             for name in ("before", "after")
         )
         return Events(ops, before, after, self._positions(objects, enveloped=True))
@@ -326,7 +343,9 @@ class Rows:
     keys: bool = False
 
     def there(self) -> np.ndarray:
-        return np.fromiter((one is not None and one is not UNSET for one in self.objects), bool, len(self.objects))
+        return np.fromiter(
+            (one is not None and one is not UNSET for one in self.objects), bool, len(self.objects)
+        )
 
     def have_fields(self) -> bool:
         """Whether every row has at least one of the declared fields."""
@@ -339,7 +358,9 @@ class Rows:
 
     def column(self, rows: np.ndarray, field: Field) -> Raw:
         names = self.settings.keys if self.keys else [one.name for one in self.settings.fields]
-        objects = self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
+        objects = (
+            self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
+        )
         values = list(map(attrgetter(f"f{list(names).index(field.name)}"), objects))
         dtype = column(field).dtype
         missing = None
@@ -419,9 +440,13 @@ def _lists(values: list[Any], dtype: Any) -> pl.Series:
     if own is not None and own.name != DIGITS:
         raise bad("a list of values in objects of their own")
     there = np.fromiter((isinstance(value, list) for value in values), bool, len(values))
-    sizes = np.fromiter((len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values))
+    sizes = np.fromiter(
+        (len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values)
+    )
     ends = np.append(0, np.cumsum(sizes))
-    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there)))
+    return arrays.series_of(
+        pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there))
+    )
 
 
 def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:

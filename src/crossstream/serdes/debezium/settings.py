@@ -62,7 +62,9 @@ class Debezium:
         if isinstance(dtype, pl.List):
             return Logical(item=self.logical(name, _instance(dtype.inner)))
         if isinstance(dtype, pl.Struct):
-            inner = {one.name: self.logical(f"{name}.{one.name}", _instance(one.dtype)) for one in dtype.fields}
+            inner = {
+                one.name: self.logical(f"{name}.{one.name}", _instance(one.dtype)) for one in dtype.fields
+            }
             return Logical(inner=inner)
         return NO_SCHEMA
 

@@ -1,0 +1,54 @@
+"""Change events of a database, one after the other: what the table holds after each of them.
+
+c, r, u     the row after the change; a value that is left out is the one before
+d, null     no row
+behind      an event with a smaller place in the log than one before of its key: nothing
+unknown     a value is left out, the field may not be null, and no row is there that has it: nothing, counted
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+LEFT_OUT = "__debezium_unavailable_value"
+
+
+class Rows:
+    """The rows by key. ``required``: the fields that may not be null."""
+
+    def __init__(self, required: set[str], ordered: bool) -> None:
+        self.rows: dict[Any, dict[str, Any]] = {}
+        self.newest: dict[Any, int] = {}
+        self.required = required
+        self.ordered = ordered
+        self.dropped: Counter[str] = Counter()
+
+    def apply(self, op: str, key: Any, row: dict[str, Any] | None, position: int | None) -> None:
+        """``op``: that of the event, or "tombstone"."""
+        if op == "tombstone":
+            if not self.ordered:
+                self.rows.pop(key, None)
+            return
+        if self.ordered and position is not None:
+            if position < self.newest.get(key, position):
+                self.dropped["out-of-order-event"] += 1
+                return
+            self.newest[key] = position
+        if op == "d":
+            self.rows.pop(key, None)
+            return
+        assert row is not None
+        before = self.rows.get(key)
+        made = {}
+        for name, value in row.items():
+            if value != LEFT_OUT:
+                made[name] = value
+            elif before is not None:
+                made[name] = before[name]
+            elif name in self.required:
+                self.dropped["failed"] += 1
+                return
+            else:
+                made[name] = None
+        self.rows[key] = made
