@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_rows import Decoder, Read, decode_rows, encode_rows, whole
+from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
     KEPT,
@@ -41,9 +41,6 @@ from crossstream.serdes.serde import Readers
 
 FEW = 64
 """Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""
-
-CHUNK = 8192
-"""Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 
 
 def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:

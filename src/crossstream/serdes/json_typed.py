@@ -17,7 +17,6 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import (
-    CHUNK,
     Columns,
     checked,
     conform,
@@ -28,6 +27,7 @@ from crossstream.serdes.json_columns import (
 )
 from crossstream.serdes.json_plain import NATIVE, SchemaJson, UntypedJson, misfit
 from crossstream.serdes.json_rows import (
+    CHUNK,
     Decoder,
     Encoder,
     decode_row,
@@ -185,7 +185,7 @@ class TypedJson:
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """As `Passing.nulls`."""
-        return nulls(data, reading_of(self.type).decoder, self.name)
+        return nulls(data, passing_decoder(self.type), self.name)
 
     def _instances(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of the type, of which equal ones have one text."""
@@ -284,6 +284,18 @@ def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Colum
     if reading_of(kind).derives:
         return columns_of(kind, read)
     return checked(layout, msgspec.json.Decoder(optional(layout.wire_for(read), True)), names, read, readers)
+
+
+@lru_cache(maxsize=512)
+def passing_decoder(kind: Any) -> Decoder:
+    """Refuses the texts that the decoder of a Python type refuses. Makes small structs where it can."""
+    reading = reading_of(kind)
+    layout = reading.layout
+    if reading.derives or not isinstance(layout, Layout):
+        return reading.decoder
+    if any(isinstance(field.shape, NoColumn) for field in layout.fields):
+        return reading.decoder
+    return msgspec.json.Decoder(optional(layout.wire_for(frozenset()), True))
 
 
 _NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)

@@ -35,7 +35,8 @@ class Match:
     segments: Sequence[Run]
     segment: np.ndarray
     row: np.ndarray
-    _used: list[int] | None = None
+    _parts: list[tuple[int, np.ndarray]] | None = None
+    _place: np.ndarray | None = None
 
     @property
     def found(self) -> np.ndarray:
@@ -43,28 +44,34 @@ class Match:
 
     def gather(self, name: str) -> Column:
         """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
-        used = self._segments_used()
-        if not used:
-            return _missing(self.segments, name, len(self.segment))
         if len(self.segment) == 1:
-            return take(self.segments[used[0]][name], self.row)
-        if len(used) == 1:
-            return _take_or_missing(self.segments[used[0]][name], np.where(self.found, self.row, -1))
-        queries = [np.flatnonzero(self.segment == p) for p in used]
-        values = concat(
-            [take(self.segments[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)]
-        )
-        place = np.full(len(self.segment), -1)
-        place[np.concatenate(queries)] = np.arange(len(values))
-        return _take_or_missing(values, place)
+            number = int(self.segment[0])
+            if number < 0:
+                return _missing(self.segments, name, 1)
+            return take(self.segments[number][name], self.row)
+        parts = self._by_segment()
+        if not parts:
+            return _missing(self.segments, name, len(self.segment))
+        if len(parts) == 1:
+            return _take_or_missing(self.segments[parts[0][0]][name], np.where(self.found, self.row, -1))
+        values = concat([take(self.segments[number][name], rows) for number, rows in parts])
+        assert self._place is not None
+        return _take_or_missing(values, self._place)
 
-    def _segments_used(self) -> list[int]:
-        """The segments in which rows were found; computed once for all columns."""
-        if self._used is None:
-            few = len(self.segment) < 64
-            found = set(self.segment.tolist()) if few else np.flatnonzero(np.bincount(self.segment + 1)) - 1
-            self._used = sorted(int(p) for p in found if p >= 0)
-        return self._used
+    def _by_segment(self) -> list[tuple[int, np.ndarray]]:
+        """The segments in which rows were found, and the rows there; computed once for all columns."""
+        if self._parts is None:
+            narrow = np.int16 if len(self.segments) < 1 << 15 else np.int64  # of 16 bits it is a radix sort
+            order = np.argsort(self.segment.astype(narrow), kind="stable")
+            begins = np.flatnonzero(np.diff(self.segment[order], prepend=-2))
+            ends = [*begins[1:].tolist(), len(order)][: len(begins)]
+            spans = zip(self.segment[order[begins]].tolist(), begins.tolist(), ends, strict=True)
+            rows = self.row[order]
+            self._parts = [(number, rows[begin:end]) for number, begin, end in spans if number >= 0]
+            missing = len(order) - sum(len(part) for _, part in self._parts)
+            self._place = np.full(len(order), -1)
+            self._place[order[missing:]] = np.arange(len(order) - missing)
+        return self._parts
 
 
 @dataclass(slots=True)

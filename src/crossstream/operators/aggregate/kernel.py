@@ -109,7 +109,7 @@ class Groups:
         starts = changes.extra.get(START)
         if starts is not None:
             code = np.cumsum(begins)
-            within = np.lexsort((order, starts[order], code))
+            within = _by_start(code, starts[order])
             order, code = order[within], code[within]
             s = starts[order]
             begins = np.append(True, (code[1:] != code[:-1]) | (s[1:] != s[:-1]))
@@ -126,6 +126,16 @@ class Groups:
     def number(self) -> np.ndarray:
         """The number of each row's group."""
         return np.cumsum(self.begins) - 1
+
+
+def _by_start(code: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The order by group, then start; ``code``: groups, ascending. Rows that are equal stay in order."""
+    if not len(code):
+        return np.empty(0, np.int64)
+    first, last = int(starts.min()), int(starts.max())
+    if int(code[-1] + 1) * (last - first + 1) >= 1 << 63:
+        return np.lexsort((starts, code))
+    return np.argsort(code * (last - first + 1) + (starts - first), kind="stable")
 
 
 @dataclass(frozen=True, slots=True)
