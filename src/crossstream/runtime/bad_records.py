@@ -29,7 +29,7 @@ from crossstream.runtime.batch import Batch, Policy, Report
 from crossstream.runtime.error_headers import STACKTRACE, as_kafka_says
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
 from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
@@ -123,7 +123,7 @@ class Failures:
             values.wire(serde)
             return changes
         except SerdeError as error:
-            if self.processing.action == "fail":
+            if self.processing.action == "fail" or error.code in OF_REGISTRY:
                 refusal = self.unserializable(node, changes, part, serde, error)
                 raise refusal from refusal.__cause__
         column, wrong = encoded(values, serde)
@@ -140,6 +140,8 @@ class Failures:
         """The error of the first row to arrive whose key or value (``part``) the serde refuses, with its place."""
         arrived = np.lexsort((changes.minor, changes.major))
         values: Values = getattr(changes, part).take(arrived)
+        if error.code in OF_REGISTRY:
+            serde = None
         with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
             found = None if serde is None else first_refused(values, serde)
             if found is not None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crossstream.durations import Duration, to_milliseconds
+from crossstream.serdes.confluent_json import confluent_json
+from crossstream.serdes.confluent_protobuf import confluent_protobuf
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
@@ -22,6 +24,8 @@ __all__ = [
     "Serde",
     "boolean",
     "bytes",
+    "confluent_json",
+    "confluent_protobuf",
     "float32",
     "float64",
     "int16",
