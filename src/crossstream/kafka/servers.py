@@ -163,7 +163,7 @@ def start_connect(
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             "offset.flush.interval.ms": "1000",
-            # One worker: there is nobody to wait for after it was killed.
+            # One worker: after it was killed, no other one takes its tasks.
             "scheduled.rebalance.max.delay.ms": "0",
             "plugin.discovery": "service_load",
             **(JSON if registry is None else avro(registry)),
