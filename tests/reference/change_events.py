@@ -15,12 +15,11 @@ LEFT_OUT = "__debezium_unavailable_value"
 
 
 class Rows:
-    """The rows by key. ``required``: the fields that may not be null."""
+    """The rows by key."""
 
-    def __init__(self, required: set[str], ordered: bool) -> None:
+    def __init__(self, ordered: bool) -> None:
         self.rows: dict[Any, dict[str, Any]] = {}
         self.newest: dict[Any, int] = {}
-        self.required = required
         self.ordered = ordered
         self.dropped: Counter[str] = Counter()
 
@@ -46,9 +45,7 @@ class Rows:
                 made[name] = value
             elif before is not None:
                 made[name] = before[name]
-            elif name in self.required:
+            else:
                 self.dropped["failed"] += 1
                 return
-            else:
-                made[name] = None
         self.rows[key] = made

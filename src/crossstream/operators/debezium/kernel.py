@@ -57,7 +57,7 @@ def complete(view: Snapshot, changes: Changes, settings: Debezium, bits: int) ->
     on_time, highest = _in_order(np.asarray(events.extra[POSITION]), first, group, newest, settings)
     gone = events.value.missing()
     left_out = np.asarray(events.extra[UNAVAILABLE])
-    known, stretch = _known(group, begins, gone, on_time, there, _required(settings, left_out))
+    known, stretch = _known(group, begins, gone, on_time, there, left_out != 0)
     fails = on_time & ~gone & ~known
     kept = np.flatnonzero(on_time & ~fails)
     rows = _whole_rows(settings, events.value, before, left_out, kept, stretch, gone, group, there)
@@ -83,15 +83,6 @@ def _in_order(
         return np.ones(len(positions), bool), positions
     highest = np.maximum(running_maximum_of(positions, first), newest[group])
     return (positions >= highest) | (positions == NO_POSITION), highest
-
-
-def _required(settings: Debezium, left_out: np.ndarray) -> np.ndarray:
-    """Whether an event leaves out a field that may not be null."""
-    bits = 0
-    for one in settings.fields:
-        if one.name in settings.unavailable and not one.nullable:
-            bits |= 1 << settings.unavailable.index(one.name)
-    return np.asarray((left_out & bits) != 0)
 
 
 def _known(
@@ -219,6 +210,5 @@ def _unknown(settings: Debezium, left_out: int) -> ProcessingError:
     return ProcessingError(
         f"an event leaves out {', '.join(names)}, and no row was read before that has the value",
         code="CS-501",
-        next="read the topic from its beginning, take a new snapshot, or set REPLICA IDENTITY FULL on the table; "
-        "or make the field optional",
+        next="read the topic from its beginning, or take a new snapshot; where keys change, set REPLICA IDENTITY FULL",
     )

@@ -120,7 +120,7 @@ def cases() -> list[Any]:
     found = []
     for scenario in ("changes", "transactions", "toast", "schema", "snapshot"):
         for table in recordings.tables(scenario):
-            if table in TABLES and table != "settings":  # it is truncated
+            if table in TABLES and table != "settings":  # that one is truncated
                 found += [(scenario, form, table) for form in recordings.formats(scenario) if "avro" not in form]
     return found
 
@@ -152,4 +152,24 @@ def test_a_recorded_table_is_what_sql_shows(scenario, form, table, every, ordere
     def place(row: dict[str, Any]) -> list[Any]:
         return [row[name] for name in names]
 
-    assert sorted(found, key=place) == sorted(of_sql(scenario, table), key=place)
+    assert sorted(map(without_new, found), key=place) == sorted(map(without_new, of_sql(scenario, table)), key=place)
+
+
+def without_new(row: dict[str, Any]) -> dict[str, Any]:
+    """Of people who did not change since, what came before the table got other columns: no event has their defaults."""
+    if "member" not in row or row["id"] == 2:
+        return row
+    return {name: row[name] for name in ("id", "name", "age")}
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_a_large_value_is_lost_where_the_key_changes(every):
+    builder = cs.StreamsBuilder()
+    builder.table("it", materialized=cs.Materialized(store="rows"), source=cs.debezium(Document))
+    with cs.TopologyTestDriver(builder.build(), commit_every=every, processing_errors="skip") as driver:
+        topic = driver.create_input_topic("it", BYTES, BYTES)
+        for one in records("toast", "json", "moved_documents"):
+            topic.pipe_input(one.key, one.value, one.timestamp)
+        driver.commit()
+        assert sorted(key for key, _ in driver.get_key_value_store("rows").all()) == [1, 2]
+        assert driver.metrics()["dropped"] == {"it: failed": 2}
