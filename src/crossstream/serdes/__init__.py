@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crossstream.durations import Duration, to_milliseconds
+from crossstream.serdes.avro_serde import avro, confluent_avro
 from crossstream.serdes.confluent_json import confluent_json
 from crossstream.serdes.confluent_protobuf import confluent_protobuf
 from crossstream.serdes.json_typed import json
@@ -22,8 +23,10 @@ from crossstream.serdes.windowed import WindowedSerde
 
 __all__ = [
     "Serde",
+    "avro",
     "boolean",
     "bytes",
+    "confluent_avro",
     "confluent_json",
     "confluent_protobuf",
     "float32",
@@ -39,7 +42,7 @@ __all__ = [
     "windowed",
 ]
 
-_NOT_YET = ("avro", "confluent_avro", "debezium_json")
+_NOT_YET = ("debezium_json",)
 
 if not TYPE_CHECKING:  # a type checker knows that they are missing
 
