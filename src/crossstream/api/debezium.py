@@ -14,6 +14,7 @@ from crossstream.serdes.debezium.settings import Debezium, layout_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import Field, NoColumn, column
 from crossstream.serdes.json_typed import TypedJson
+from crossstream.serdes.registry import RegistrySettings
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What a connector writes for a value that it did not get; ``unavailable.value.placeholder`` changes it."""
@@ -28,6 +29,7 @@ def debezium(
     row: Any,
     key: str | Sequence[str] = "id",
     *,
+    registry: Any = None,
     ordered_by: str | None = None,
     unavailable_value: str | None = UNAVAILABLE,
     unavailable_fields: Sequence[str] | None = None,
@@ -36,7 +38,7 @@ def debezium(
     decimals: Literal["precise", "string"] = "precise",
     truncate: Literal["refuse", "ignore"] = "refuse",
 ) -> Debezium:
-    """Change events that Debezium wrote as JSON, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
+    """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
 
     ``row`` is the declared type of a row, as `serdes.json` takes it. ``key`` names its column or columns of the primary
     key: of one column the table's key is its value, of several it is JSON with these fields. ``ordered_by`` names a
@@ -106,6 +108,7 @@ def debezium(
         scales=tuple(sorted((scales or {}).items())),
         decimals=decimals,
         truncate=truncate,
+        registry=None if registry is None else RegistrySettings.of(registry),
     )
 
 

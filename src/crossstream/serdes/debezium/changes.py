@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import serde as calls
+from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.convert import bad, convert
 from crossstream.serdes.debezium.envelopes import JsonEvents
 from crossstream.serdes.debezium.events import (
@@ -76,7 +77,8 @@ class _Reading:
 
 def unwrap(settings: Debezium, key: pa.LargeBinaryArray, value: pa.LargeBinaryArray) -> Unwrapped:
     """Reads the records of a range."""
-    reading = _Reading(settings, JsonEvents(settings), key, value)
+    form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
+    reading = _Reading(settings, form, key, value)
     there = value.is_valid().to_numpy(zero_copy_only=False)
     tombstones = np.flatnonzero(~there)
     if (
@@ -235,7 +237,7 @@ def _left_out(series: pl.Series, value: str) -> np.ndarray | None:
     if series.dtype == pl.String:
         found = series.is_in([value, base64.b64encode(value.encode()).decode()]).fill_null(False)
     elif series.dtype == pl.Binary:
-        found = (series == value.encode()).fill_null(False)
+        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary)).fill_null(False)
     elif isinstance(series.dtype, pl.List):
         return _lists_left_out(series, value)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -100,6 +101,8 @@ def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) 
         return _text(raw, logical)
     if raw.dtype == dtype:
         return raw
+    if isinstance(raw.dtype, pl.Struct) and {"scale", "value"} <= set(raw.struct.fields):
+        return _number(_of_any_scale(raw), dtype, Logical(DIGITS), path)
     if isinstance(raw.dtype, pl.Decimal):
         return arrays.series_of(_rescaled(raw.to_arrow(), dtype))
     if isinstance(dtype, pl.Date | pl.Datetime | pl.Time | pl.Duration):
@@ -230,6 +233,8 @@ def _text(raw: pl.Series, logical: Logical) -> pl.Series | None:
         return arrays.series_of(pc.cast(_unscaled(raw, logical.scale or 0), pa.large_string()))
     if isinstance(raw.dtype, pl.Decimal):
         return arrays.series_of(_rescaled(raw.to_arrow(), pl.String()))
+    if isinstance(raw.dtype, pl.Enum | pl.Categorical):
+        return raw.cast(pl.String)
     return raw if raw.dtype == pl.String else None
 
 
@@ -264,6 +269,16 @@ def _number(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
             else raw.reinterpret(signed=False)
         )
     return raw.cast(dtype, strict=True)
+
+
+def _of_any_scale(raw: pl.Series) -> pl.Series:
+    """Decimals that have their scales beside them, as text."""
+    return pl.Series([None if one is None else digits(one["value"], one["scale"]) for one in raw.to_list()], dtype=pl.String)
+
+
+def digits(unscaled: bytes, scale: int) -> str:
+    number = Decimal(int.from_bytes(unscaled, "big", signed=True))
+    return format(number.scaleb(-int(scale), Context(prec=200)), "f")
 
 
 def _arrow_decimal(dtype: Any) -> pa.DataType:

@@ -10,7 +10,6 @@ import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -23,8 +22,9 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad
-from crossstream.serdes.debezium.events import DELETE, NO_POSITION, NOT_A_ROW, Events, Image, Raw
+from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad, digits
+from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
+from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import Decoder, decode_rows
@@ -114,8 +114,7 @@ def _decoders(settings: Debezium) -> Decoders:
     ]
     position = settings.ordered_by
     if position is not None:
-        flat = "__" + position.replace(".", "_")
-        own = position if "." not in position and position != "ts_ms" else flat
+        own = flat_names(position)[0]
         if own not in taken:
             marks["position"] = (own, _Position)
         source, _, name = position.rpartition(".")
@@ -226,7 +225,7 @@ class JsonEvents:
             places = [getattr(getattr(one, source), "position", None) for one in objects]
         else:
             places = list(map(attrgetter(path), objects))
-        return positions(places, path)
+        return as_numbers(places, path)
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
         first = data[0].as_py()
@@ -318,19 +317,6 @@ def _logical(schema: Any) -> Logical:
 
 def _schema(inner: Mapping[str, Logical], name: str, described: Logical | None) -> Logical | None:
     return None if described is None else inner.get(name, NO_SCHEMA)
-
-
-def positions(places: list[Any], path: str) -> np.ndarray:
-    """Places in a database's log, as numbers."""
-    kinds = set(map(type, places))
-    if kinds == {int}:
-        return np.array(places, np.int64)
-    try:
-        return np.array(
-            [NO_POSITION if place is None or place is UNSET else int(place) for place in places], np.int64
-        )
-    except (ValueError, TypeError, OverflowError) as error:
-        raise bad(f"{path} is no whole number of 64 bits ({error}): order by source.ts_ms") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,8 +460,7 @@ def _opened(value: Any, dtype: Any) -> tuple[Any, Logical | None]:
     if not isinstance(value, Boxed):
         return value, None
     if value.value is not UNSET and value.scale is not UNSET:
-        unscaled = int.from_bytes(base64.b64decode(value.value), "big", signed=True)
-        return format(Decimal(unscaled).scaleb(-int(value.scale)), "f"), _DIGITS
+        return digits(base64.b64decode(value.value), value.scale), _DIGITS
     if value.oid is not UNSET:
         return value.oid, None
     if value.date is not UNSET:

@@ -15,6 +15,7 @@ from crossstream.serdes.json_columns import null_series, series_of_plain
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, read_schema
 from crossstream.serdes.json_typed import TypedJson, reading_of
+from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.serde import Serde
 
 _UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
@@ -26,7 +27,7 @@ class Debezium:
 
     ``row``, ``key``: the serdes of the table; ``keys``: the columns of the primary key. ``units``, ``scales``: pairs of
     a field and its setting; the unit of the field "" is for all fields. ``unavailable``: the fields that an event may
-    leave out, with ``unavailable_value`` in their place.
+    leave out, with ``unavailable_value`` in their place. ``registry``: that of Avro's schemas; None: events are JSON.
     """
 
     row: TypedJson | SchemaJson
@@ -39,6 +40,7 @@ class Debezium:
     scales: tuple[tuple[str, int], ...] = ()
     decimals: Literal["precise", "string"] = "precise"
     truncate: Literal["refuse", "ignore"] = "refuse"
+    registry: RegistrySettings | None = None
 
     @property
     def needs_rows(self) -> bool:
