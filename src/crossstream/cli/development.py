@@ -38,7 +38,7 @@ def start(arguments: Namespace) -> int:
 def stop(arguments: Namespace) -> int:
     """Stops it and what was started beside it; nothing happens if none runs."""
     for server in servers.stop_companions(arguments.port):
-        say(f"stopped the {server.NAME} at port {server.port}")
+        say(f"stopped {server.TITLE} at port {server.port}")
     say("stopped" if broker.stop(arguments.port) else f"no broker runs at port {arguments.port}")
     return 0
 

@@ -54,6 +54,9 @@ class Server:
     directory: str
 
     NAME: ClassVar[str] = "server"
+    """In names of files."""
+    TITLE: ClassVar[str] = "the server"
+    """In messages."""
 
     @property
     def record(self) -> str:
@@ -143,7 +146,7 @@ def prepare(server: Server, settings: Mapping[str, str]) -> None:
         server.properties_file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise SourceError(
-            f"the folder of the {server.NAME} cannot be made or written: {error.strerror}",
+            f"the folder of {server.TITLE} cannot be made or written: {error.strerror}",
             code="CS-620",
             where={"folder": server.directory},
             next="choose another one with --dir",
@@ -186,7 +189,7 @@ def stop_server(server: Server) -> None:
     """Ends the process and waits for its end. It is killed if it does not end by itself."""
     if not end(server):
         raise SourceError(
-            f"the {server.NAME} at port {server.port} does not end",
+            f"{server.TITLE} at port {server.port} does not end",
             code="CS-620",
             where={"pid": server.pid},
             next=f"look into {server.log_file}, or end the process {server.pid} yourself",
@@ -212,7 +215,7 @@ def not_started(server: Server, reason: str) -> SourceError:
     except OSError:
         last = []
     return SourceError(
-        "\n    ".join([f"the {server.NAME} did not start: {reason}", *last]),
+        "\n    ".join([f"{server.TITLE} did not start: {reason}", *last]),
         code="CS-620",
         where={"port": server.port, "directory": server.directory},
         next=f"look into {server.log_file}",

@@ -89,6 +89,7 @@ class BrokerInfo(Server):
     version: str = KAFKA_VERSION
 
     NAME: ClassVar[str] = "broker"
+    TITLE: ClassVar[str] = "the broker"
 
     @property
     def bootstrap_servers(self) -> str:

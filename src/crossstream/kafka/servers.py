@@ -97,6 +97,7 @@ class RegistryInfo(Companion):
     """A registry that was started by `start_registry`."""
 
     NAME: ClassVar[str] = "registry"
+    TITLE: ClassVar[str] = "the registry"
 
     @property
     def url(self) -> str:
@@ -112,6 +113,7 @@ class ConnectInfo(Companion):
     """A Kafka Connect that was started by `start_connect`."""
 
     NAME: ClassVar[str] = "connect"
+    TITLE: ClassVar[str] = "Kafka Connect"
 
     @property
     def answers(self) -> bool:
@@ -238,7 +240,7 @@ def _prepared(kind: type[C], broker: BrokerInfo, port: int | None, default: int)
     running = known(f"{broker.port}-{kind.NAME}", kind)
     if running is not None and port is not None and running.port != port:
         raise SourceError(
-            f"the {kind.NAME} of the broker at port {broker.port} runs at port {running.port} already",
+            f"{kind.TITLE} of the broker at port {broker.port} runs at port {running.port} already",
             code="CS-620",
             where={"port": port},
             next=f"use that one, or stop both first (crossstream broker stop --port {broker.port})",

@@ -323,6 +323,22 @@ def replay(recording: Recording) -> None:
     recording.ends += 1  # the one before comes twice
 
 
+ONE_PARTITION = {
+    "topic.creation.groups": "one",
+    "topic.creation.one.include": ".*[.]settings",
+    "topic.creation.one.partitions": "1",
+    "topic.creation.one.replication.factor": "1",
+}
+TRUNCATE = """
+CREATE TABLE options (name text PRIMARY KEY, value int);
+INSERT INTO options SELECT 'before ' || n, n FROM generate_series(1, 6) n;
+"""
+TRUNCATE_THEN = """
+INSERT INTO options VALUES ('c', 1), ('d', 1);
+TRUNCATE options;
+INSERT INTO options SELECT 'after ' || n, n FROM generate_series(1, 6) n;
+INSERT INTO options VALUES ('d', 2);
+"""
 WITH_SIGNALS = {"signal.data.collection": "public.signals", "incremental.snapshot.chunk.size": "5"}
 SCENARIOS: Mapping[str, Scenario] = {
     "changes": Scenario(CHANGES, CHANGES_THEN),
@@ -336,6 +352,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         },
         FEW,
     ),
+    "truncate": Scenario(TRUNCATE, TRUNCATE_THEN, formats=("json", "avro")),
     "toast": Scenario(TOAST, TOAST_THEN, formats=FEW),
     "types": Scenario(
         TYPES + FULL_ROW + BORDER_ROWS,
@@ -398,7 +415,7 @@ def record(name: str, parts: Parts) -> None:
 
     def connectors() -> None:
         for format, settings in formats.items():
-            own = {"skipped.operations": "none", "topic.creation.default.partitions": "2"}
+            own = {"skipped.operations": "none", "topic.creation.default.partitions": "2", **ONE_PARTITION}
             parts.capture(f"{name}.{format}", name, {**own, **scenario.settings, **settings})
             recording.prefixes.append(f"{name}.{format}")
 
