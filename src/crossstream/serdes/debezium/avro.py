@@ -19,13 +19,25 @@ import pyarrow as pa
 from crossstream.serdes.avro_read import decoded, resolved
 from crossstream.serdes.avro_schema import References, parse
 from crossstream.serdes.avro_schema import Node as AvroNode
-from crossstream.serdes.debezium.convert import NO_SCHEMA, Logical, bad
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.json_shapes import Field
 from crossstream.serdes.registry import RegistrySettings, check_ids, split_frames
+
+LOGICAL = {
+    "date": "io.debezium.time.Date",
+    "decimal": DECIMAL,
+    "time-millis": "io.debezium.time.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "io.debezium.time.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""What Avro's logical types mean, where Kafka Connect did not write it into the schema."""
 
 ENVELOPE = ("op", "before", "after", "source", "ts_ms")
 
@@ -101,7 +113,7 @@ def _registry(settings: Debezium) -> RegistrySettings:
 @lru_cache(maxsize=256)
 def _reader(text: str, references: References, settings: Debezium, is_key: bool) -> tuple[Any, Logical]:
     """How records of a schema are read, and what their columns mean."""
-    writer = parse(text, references)
+    writer = parse(_without_logical(text), tuple((name, _without_logical(other)) for name, other in references))
     names: dict[str, Logical] = {}
     for _, other in references:
         _meaning(json.loads(other), "", names)
@@ -114,6 +126,19 @@ def _reader(text: str, references: References, settings: Debezium, is_key: bool)
     else:
         node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
     return resolved(writer, node), meaning
+
+
+def _without_logical(text: str) -> str:
+    """The schema with plain types only: what they mean is in `Logical`, as for records in JSON."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, list):
+            return [plain(one) for one in part]
+        if isinstance(part, dict):
+            return {name: plain(one) for name, one in part.items() if name != "logicalType"}
+        return part
+
+    return json.dumps(plain(json.loads(text)))
 
 
 def _in_source(settings: Debezium) -> set[str]:
@@ -141,7 +166,7 @@ def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:
     if isinstance(schema, list):
         found = [_meaning(part, space, names) for part in schema]
         return next((one for one in found if one != NO_SCHEMA), NO_SCHEMA)
-    name, kind = schema.get("connect.name"), schema["type"]
+    name, kind = schema.get("connect.name", LOGICAL.get(schema.get("logicalType"))), schema["type"]
     scale = schema.get("connect.parameters", {}).get("scale", schema.get("scale"))
     inner: dict[str, Logical] = {}
     item = None

@@ -53,6 +53,8 @@ class Debezium:
 
     def logical(self, name: str, dtype: pl.DataType) -> Logical:
         """What a column means where records have no schema."""
+        if isinstance(dtype, pl.List):
+            return Logical(item=self.logical(name, _instance(dtype.inner)))
         units: Mapping[str, str] = dict(self.units)
         if isinstance(dtype, pl.Datetime | pl.Time | pl.Duration):
             unit = units.get(name) or units.get("")
@@ -61,8 +63,6 @@ class Debezium:
         is_number = isinstance(dtype, pl.Decimal) or dtype.is_numeric()
         if scale is not None or (is_number and self.decimals == "precise"):
             return Logical(DECIMAL, scale)
-        if isinstance(dtype, pl.List):
-            return Logical(item=self.logical(name, _instance(dtype.inner)))
         if isinstance(dtype, pl.Struct):
             inner = {
                 one.name: self.logical(f"{name}.{one.name}", _instance(one.dtype)) for one in dtype.fields
