@@ -139,7 +139,7 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
             )
         passed["truncate"] = int((ops == TRUNCATE).sum())
     if unknown := kinds - {*UPSERTS, DELETE, NOT_A_ROW, TRUNCATE}:
-        raise bad(f"an event with op {sorted(unknown)[0]!r}, which is none of c, r, u, d, t, m")
+        raise bad(f"an event with op {sorted(unknown)[0]!r}, not one of c, r, u, d, t, m")
     parts = []
     put = np.flatnonzero(np.isin(ops, UPSERTS)) if kinds - set(UPSERTS) else np.arange(len(ops))
     if len(put):
