@@ -98,7 +98,8 @@ class Reader:
 
     def _unwrapped(self, changes: Changes, settings: Debezium) -> Changes:
         """The rows in change events, and deletes, in the serdes of the table; without what changes no row."""
-        found = unwrap(settings, changes.key.wire(), changes.value.wire())
+        fields = self.step.fields if self.step.form == "series" else ()
+        found = unwrap(settings, changes.key.wire(), changes.value.wire(), fields)
         if found.bad:
             self.failures.undecodable(self.node, changes, found.bad, "value")
         self.failures.report.count_dropped(self.node.name, found.passed)

@@ -6,19 +6,21 @@ import base64
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import UnsetType
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.convert import bad, convert
-from crossstream.serdes.debezium.envelopes import JsonEvents
+from crossstream.serdes.debezium.envelopes import JsonEvents, Quick
 from crossstream.serdes.debezium.events import (
     DELETE,
     NO_POSITION,
@@ -32,6 +34,7 @@ from crossstream.serdes.debezium.events import (
 )
 from crossstream.serdes.debezium.settings import Debezium, default_of, filler
 from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_rows import encode_rows
 from crossstream.serdes.json_shapes import Field, column
 from crossstream.serdes.refusals import NO_COLUMN
 
@@ -70,15 +73,22 @@ class _Reading:
     format: Format
     key: pa.LargeBinaryArray
     value: pa.LargeBinaryArray
+    needed: Collection[str]
     parts: list[Part] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     bad: list[tuple[int, str]] = field(default_factory=list)
 
 
-def unwrap(settings: Debezium, key: pa.LargeBinaryArray, value: pa.LargeBinaryArray) -> Unwrapped:
-    """Reads the records of a range."""
+def unwrap(
+    settings: Debezium,
+    key: pa.LargeBinaryArray,
+    value: pa.LargeBinaryArray,
+    fields: Collection[str] | None = None,
+) -> Unwrapped:
+    """Reads the records of a range. ``fields``: those that are needed as columns; None: all."""
+    needed = [one.name for one in settings.fields if fields is None or one.name in fields]
     form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
-    reading = _Reading(settings, form, key, value)
+    reading = _Reading(settings, form, key, value, needed)
     there = value.is_valid().to_numpy(zero_copy_only=False)
     tombstones = np.flatnonzero(~there)
     if (
@@ -88,8 +98,8 @@ def unwrap(settings: Debezium, key: pa.LargeBinaryArray, value: pa.LargeBinaryAr
     for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
         for start in range(0, len(rows), PIECE):
             _halved(reading, rows[start : start + PIECE], read)
-    parts = reading.parts or [_no_changes(settings)]
-    whole = parts[0] if len(parts) == 1 else _together(parts)
+    parts = reading.parts or [_no_changes(reading)]
+    whole = _together(parts)
     return Unwrapped(whole, dict(reading.passed), sorted(reading.bad))
 
 
@@ -125,7 +135,11 @@ def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mappi
 
 
 def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
-    events = reading.format.events(reading.value.take(pa.array(rows)))
+    data = reading.value if len(rows) == len(reading.value) else reading.value.take(pa.array(rows))
+    quick = reading.format.quick(data) if isinstance(reading.format, JsonEvents) else None
+    if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
+        return part, {}
+    events = reading.format.events(data)
     ops = np.array(events.ops, dtype=object)
     kinds = set(events.ops)
     passed: dict[str, int] = {}
@@ -143,15 +157,55 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
     parts = []
     put = np.flatnonzero(np.isin(ops, UPSERTS)) if kinds - set(UPSERTS) else np.arange(len(ops))
     if len(put):
-        parts.append(_upserts(reading.settings, rows, put, events))
+        parts.append(_upserts(reading, rows, put, events))
     if DELETE in kinds:
         parts.append(_deleted(reading, rows, np.flatnonzero(ops == DELETE), events))
     if not parts:
         return None, passed
-    return parts[0] if len(parts) == 1 else _together(parts), passed
+    return _together(parts), passed
 
 
-def _upserts(settings: Debezium, rows: np.ndarray, put: np.ndarray, events: Events) -> Part:
+def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
+    """The changes of events that are plain; None if one of them is not."""
+    settings = reading.settings
+    kinds = set(quick.ops)
+    if not kinds <= {*UPSERTS, DELETE}:
+        return None
+    positions = np.full(len(rows), NO_POSITION) if quick.positions is None else quick.positions
+    put, objects = np.arange(len(rows)), quick.rows
+    parts = []
+    if DELETE in kinds:
+        gone = np.array([op == DELETE for op in quick.ops])
+        put, deleted = np.flatnonzero(~gone), np.flatnonzero(gone)
+        if reading.key.take(pa.array(rows[deleted])).null_count:
+            return None
+        keys = _record_keys(reading, rows[deleted])
+        parts.append(_deletes(reading, rows[deleted], keys, positions[deleted]))
+        objects = [objects[row] for row in put.tolist()]
+    if len(put):
+        if set(map(type, objects)) & {type(None), UnsetType}:
+            return None
+        columns = {
+            name: pl.Series(
+                list(map(attrgetter(one.attribute), objects)), dtype=column(one).dtype
+            )
+            for name, one in _fields(settings).items()
+            if name in reading.needed or name in settings.keys
+        }
+        shown = struct_of({name: made for name, made in columns.items() if name in reading.needed}, len(put))
+        keys = _encoded_keys(settings, columns)
+        text = encode_rows(objects, settings.row.name)
+        left_out = np.zeros(len(put), np.int64)
+        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put]))
+    return _together(parts)
+
+
+def _fields(settings: Debezium) -> Mapping[str, Field]:
+    return {one.name: one for one in settings.fields}
+
+
+def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Events) -> Part:
+    settings = reading.settings
     if not events.after.there()[put].all():
         raise bad(
             "an event without the row after the change; MongoDB's connector writes it with "
@@ -168,7 +222,7 @@ def _upserts(settings: Debezium, rows: np.ndarray, put: np.ndarray, events: Even
         rows[put],
         _encoded_keys(settings, columns),
         calls.encode_series(settings.row, struct),
-        struct,
+        struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
         np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
     )
@@ -235,14 +289,16 @@ def _without(series: pl.Series, rows: np.ndarray) -> pl.Series:
 def _left_out(series: pl.Series, value: str) -> np.ndarray | None:
     """Where a connector left a value out; None: nowhere."""
     if series.dtype == pl.String:
-        found = series.is_in([value, base64.b64encode(value.encode()).decode()]).fill_null(False)
+        found = series == value
+        if not found.any():
+            found = series == base64.b64encode(value.encode()).decode()
     elif series.dtype == pl.Binary:
-        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary)).fill_null(False)
+        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary))
     elif isinstance(series.dtype, pl.List):
         return _lists_left_out(series, value)
     else:
         return None
-    return found.to_numpy() if found.any() else None
+    return found.fill_null(False).to_numpy() if found.any() else None
 
 
 def _lists_left_out(series: pl.Series, value: str) -> np.ndarray | None:
@@ -279,7 +335,7 @@ def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Even
         raise bad("a delete event without a key and without the row before the change")
     keys = _keys_in(reading.settings, events.before, gone[~keyed])
     parts.append(_deletes(reading, records[~keyed], keys, positions[~keyed]))
-    return parts[0] if len(parts) == 1 else _together(parts)
+    return _together(parts)
 
 
 def _record_keys(reading: _Reading, records: np.ndarray) -> pa.LargeBinaryArray:
@@ -288,7 +344,7 @@ def _record_keys(reading: _Reading, records: np.ndarray) -> pa.LargeBinaryArray:
 
 
 def _keys_in(settings: Debezium, image: Image, rows: np.ndarray) -> pa.LargeBinaryArray:
-    fields = {one.name: one for one in settings.fields}
+    fields = _fields(settings)
     columns = {}
     for name in settings.keys:
         raw = image.column(rows, fields[name])
@@ -311,23 +367,26 @@ def _deletes(
         records,
         keys,
         pa.nulls(count, pa.large_binary()),
-        null_series(count, _columns_type(reading.settings)),
+        null_series(count, _columns_type(reading)),
         np.zeros(count, np.int64),
         positions,
     )
 
 
-def _columns_type(settings: Debezium) -> pl.DataType:
-    return pl.Struct({one.name: column(one).dtype for one in settings.fields})
+def _columns_type(reading: _Reading) -> pl.DataType:
+    fields = _fields(reading.settings)
+    return pl.Struct({name: column(fields[name]).dtype for name in reading.needed})
 
 
-def _no_changes(settings: Debezium) -> Part:
+def _no_changes(reading: _Reading) -> Part:
     none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
-    return Part(none, nothing, nothing, null_series(0, _columns_type(settings)), none, none)
+    return Part(none, nothing, nothing, null_series(0, _columns_type(reading)), none, none)
 
 
 def _together(parts: Sequence[Part]) -> Part:
     """The changes in the order of their records."""
+    if len(parts) == 1:
+        return parts[0]
     records = np.concatenate([part.records for part in parts])
     order = np.argsort(records, kind="stable")
     keys, rows = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("keys", "rows"))

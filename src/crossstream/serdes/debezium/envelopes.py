@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,14 +21,15 @@ import polars as pl
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad, digits
+from crossstream.serdes.debezium.convert import DECIMAL, DIGITS, NO_SCHEMA, Logical, bad, digits
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
-from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.debezium.settings import Debezium, layout_of
 from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import Decoder, decode_rows
-from crossstream.serdes.json_shapes import Field, column
+from crossstream.serdes.json_shapes import Field, NoColumn, column
 
 _NAME = "debezium"
 
@@ -117,14 +118,7 @@ def _decoders(settings: Debezium) -> Decoders:
         own = flat_names(position)[0]
         if own not in taken:
             marks["position"] = (own, _Position)
-        source, _, name = position.rpartition(".")
-        if source:
-            inside = msgspec.defstruct(
-                "Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False
-            )
-            members.append((source, inside | None | UnsetType, UNSET))
-        else:
-            members.append((name, _Position, UNSET))
+    members += _place_in_envelope(position)
     envelope = msgspec.defstruct("Envelope", members, gc=False)
     plain = _struct_of(fields, **marks)
     kinds = {True: envelope, False: plain}
@@ -141,6 +135,17 @@ def _decoders(settings: Debezium) -> Decoders:
     )
 
 
+def _place_in_envelope(path: str | None) -> list[Any]:
+    """The member of an envelope that has the place of the event."""
+    if path is None:
+        return []
+    source, _, name = path.rpartition(".")
+    if not source:
+        return [(name, _Position, UNSET)]
+    inside = msgspec.defstruct("Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False)
+    return [(source, inside | None | UnsetType, UNSET)]
+
+
 def _key_fields(settings: Debezium, dtypes: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The columns of the primary key; MongoDB calls its ``_id`` ``id`` in keys."""
     return [("id" if name == "_id" else name, dtypes[name]) for name in settings.keys]
@@ -150,11 +155,64 @@ def _around(kind: Any) -> Any:
     return msgspec.defstruct("Wrapped", [("payload", kind | None), ("schema", msgspec.Raw, UNSET)], gc=False)
 
 
+class Quick(NamedTuple):
+    """Events whose rows are plain JSON of the declared type. ``rows``: the objects of the rows after the changes."""
+
+    ops: list[str]
+    rows: list[Any]
+    positions: np.ndarray | None
+
+
+@lru_cache(maxsize=64)
+def _quick_decoders(settings: Debezium) -> tuple[Decoder, Decoder] | None:
+    """Decoders of envelopes, alone and in a schema, whose rows need no conversion; None: some field may need one."""
+    for field in settings.fields:
+        if column(field).wire not in (str, float, bool) and not isinstance(column(field).dtype, pl.Int64):
+            return None
+    row = layout_of(settings.row).struct()
+    assert not isinstance(row, NoColumn)
+    members: list[Any] = [("op", str), ("after", row.wire | None, UNSET), *_place_in_envelope(settings.ordered_by)]
+    envelope = msgspec.defstruct("Envelope", members, gc=False)
+    return msgspec.json.Decoder(envelope), msgspec.json.Decoder(_around(envelope))
+
+
 @dataclass(frozen=True, slots=True)
 class JsonEvents:
     """Events of a topic in JSON (`Format`)."""
 
     settings: Debezium
+
+    def quick(self, data: pa.LargeBinaryArray) -> Quick | None:
+        """The events of records that all have an envelope, with plain rows of the declared type; None of others."""
+        decoders = _quick_decoders(self.settings)
+        if decoders is None or self._may_leave_out(data):
+            return None
+        try:
+            schema, enveloped = _form(data[0].as_py())
+            if not enveloped:
+                return None
+            objects = decode_rows(data, decoders[schema], _NAME)
+            if schema:
+                described = _described([one.schema for one in objects])
+                if described is not None and self._has_decimals(described):
+                    return None
+                objects = [one.payload for one in objects]
+            ops = list(map(attrgetter("op"), objects))
+            rows = list(map(attrgetter("after"), objects))
+            return Quick(ops, rows, self._positions(objects, enveloped=True))
+        except (SerdeError, AttributeError):
+            return None
+
+    def _may_leave_out(self, data: pa.LargeBinaryArray) -> bool:
+        value = self.settings.unavailable_value
+        if value is None or not self.settings.unavailable:
+            return False
+        begin, end = arrays.offsets(data)[[0, -1]]
+        return bytes(arrays.content(data)[begin:end]).find(value.encode()) >= 0
+
+    def _has_decimals(self, described: Logical) -> bool:
+        row = described.inner.get("after", NO_SCHEMA)
+        return any(row.inner.get(field.name, NO_SCHEMA).name == DECIMAL for field in self.settings.fields)
 
     def events(self, data: pa.LargeBinaryArray) -> Events:
         schema, enveloped = _form(data[0].as_py())
@@ -329,6 +387,8 @@ class Rows:
     keys: bool = False
 
     def there(self) -> np.ndarray:
+        if not {type(None), UnsetType} & set(map(type, self.objects)):
+            return np.ones(len(self.objects), bool)
         return np.fromiter(
             (one is not None and one is not UNSET for one in self.objects), bool, len(self.objects)
         )
