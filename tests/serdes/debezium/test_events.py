@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """What each connector writes, in its documented form, and what a table makes of it.
 
 Samples follow Debezium's reference: "Data change events" of each connector, and "Event flattening".

@@ -106,7 +106,10 @@ def test_types_of_postgres(form, monkeypatch):
     monkeypatch.setattr(avro, "check_ids", partial(known_ids, "types"))
     columns = {name: it for name, it in COLUMNS.items() if name not in WITHOUT.get(form, ())}
     fields = [(name, kind if name == "id" else kind | None) for name, (kind, _) in columns.items()]
-    settings: dict[str, Any] = {**OTHER.get(form, {}), **({"registry": "mock://types"} if "avro" in form else {})}
+    settings: dict[str, Any] = {
+        **OTHER.get(form, {}),
+        **({"registry": "mock://types"} if "avro" in form else {}),
+    }
     source = cs.debezium(make_dataclass("Types", fields), **settings)
     records = [one for one in recordings.recorded("types", form) if one.topic.endswith(".public.types")]
     data = [pa.array([getattr(one, part) for one in records], pa.large_binary()) for part in ("key", "value")]

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """What connectors write for a type of a database, and what a field of the declared type holds then."""
 
 from __future__ import annotations

@@ -106,13 +106,13 @@ def _known(
     whole = on_time & ~gone & ~lacking
     seen = np.cumsum(whole)
     before_stretch = (seen - whole)[start]
-    return (seen - before_stretch[stretch] > 0) | has_row[stretch], stretch
+    return np.asarray((seen - before_stretch[stretch] > 0) | has_row[stretch]), stretch
 
 
 def _previous(kept: np.ndarray, gone: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Of the kept events, whether their key had a row before them."""
     starts = np.append(True, group[kept][1:] != group[kept][:-1]) if len(kept) else np.empty(0, bool)
-    return np.where(starts, there[group[kept]], ~np.roll(gone[kept], 1))
+    return np.asarray(np.where(starts, there[group[kept]], ~np.roll(gone[kept], 1)))
 
 
 def _whole_rows(

@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes.avro_read import decoded, resolved
-from crossstream.serdes.avro_schema import References, parse
 from crossstream.serdes.avro_schema import Node as AvroNode
+from crossstream.serdes.avro_schema import References, parse
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
@@ -58,7 +58,9 @@ class AvroEvents:
                 Columns(fields.get(name), meaning.inner.get(name, NO_SCHEMA), self.settings)
                 for name in ("before", "after")
             )
-            return Events(fields["op"].cast(pl.String).to_list(), before, after, _numbers(places, path, len(column)))
+            return Events(
+                fields["op"].cast(pl.String).to_list(), before, after, _numbers(places, path, len(column))
+            )
         rows = Columns(column, meaning, self.settings)
         if not any(field.name in fields for field in self.settings.fields):
             raise bad("the record is neither a change event nor a row: it has none of the declared fields")
@@ -72,7 +74,10 @@ class AvroEvents:
         if not isinstance(column.dtype, pl.Struct):
             if len(names) > 1:
                 raise bad("the key of the record is no record")
-            column, meaning = column.alias(names[0]).to_frame().to_struct(), Logical(inner={names[0]: meaning})
+            column, meaning = (
+                column.alias(names[0]).to_frame().to_struct(),
+                Logical(inner={names[0]: meaning}),
+            )
         if missing := set(names) - set(column.struct.fields):
             raise bad(f"the key of the record has no field {', '.join(sorted(missing))}")
         return Columns(column, meaning, self.settings)
@@ -113,7 +118,9 @@ def _registry(settings: Debezium) -> RegistrySettings:
 @lru_cache(maxsize=256)
 def _reader(text: str, references: References, settings: Debezium, is_key: bool) -> tuple[Any, Logical]:
     """How records of a schema are read, and what their columns mean."""
-    writer = parse(_without_logical(text), tuple((name, _without_logical(other)) for name, other in references))
+    writer = parse(
+        _without_logical(text), tuple((name, _without_logical(other)) for name, other in references)
+    )
     names: dict[str, Logical] = {}
     for _, other in references:
         _meaning(json.loads(other), "", names)
@@ -122,7 +129,9 @@ def _reader(text: str, references: References, settings: Debezium, is_key: bool)
     if is_key:
         node = _only(writer, set(settings.keys))
     elif writer.kind == "record" and {"op", "after"} <= {one.name for one in writer.fields}:
-        node = _only(writer, set(ENVELOPE), {"before": wanted, "after": wanted, "source": _in_source(settings)})
+        node = _only(
+            writer, set(ENVELOPE), {"before": wanted, "after": wanted, "source": _in_source(settings)}
+        )
     else:
         node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
     return resolved(writer, node), meaning
@@ -145,7 +154,9 @@ def _in_source(settings: Debezium) -> set[str]:
     return {(settings.ordered_by or "").rpartition(".")[2]}
 
 
-def _only(node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None) -> AvroNode:
+def _only(
+    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> AvroNode:
     """The type with only these fields; ``inside``: those of its records."""
     if node.kind == "union":
         return replace(node, parts=[_only(part, names, inside) for part in node.parts])
@@ -162,7 +173,9 @@ def _only(node: AvroNode, names: Collection[str], inside: Mapping[str, Collectio
 def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:
     """What Kafka Connect wrote into a schema about the meaning of its columns."""
     if isinstance(schema, str):
-        return names.get(schema if "." in schema or not space else f"{space}.{schema}", names.get(schema, NO_SCHEMA))
+        return names.get(
+            schema if "." in schema or not space else f"{space}.{schema}", names.get(schema, NO_SCHEMA)
+        )
     if isinstance(schema, list):
         found = [_meaning(part, space, names) for part in schema]
         return next((one for one in found if one != NO_SCHEMA), NO_SCHEMA)

@@ -148,8 +148,8 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
     if TRUNCATE in kinds:
         if reading.settings.truncate == "refuse":
             raise bad(
-                "the table was truncated, and a truncate event reaches one partition of a topic, so it cannot delete all "
-                'rows: set truncate="ignore", or skipped.operations=t on the connector (its default), and DELETE rows'
+                "the table was truncated, and a truncate event reaches one partition of its topic, so that the rows "
+                'to delete are not known: set truncate="ignore", or skipped.operations=t on the connector'
             )
         passed["truncate"] = int((ops == TRUNCATE).sum())
     if unknown := kinds - {*UPSERTS, DELETE, NOT_A_ROW, TRUNCATE}:
@@ -186,9 +186,7 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
         if set(map(type, objects)) & {type(None), UnsetType}:
             return None
         columns = {
-            name: pl.Series(
-                list(map(attrgetter(one.attribute), objects)), dtype=column(one).dtype
-            )
+            name: pl.Series(list(map(attrgetter(one.attribute), objects)), dtype=column(one).dtype)
             for name, one in _fields(settings).items()
             if name in reading.needed or name in settings.keys
         }
@@ -233,9 +231,9 @@ def _column(
 ) -> tuple[pl.Series, np.ndarray | None]:
     """A column of the rows after the changes, and where it is unavailable; None: nowhere."""
     raw = events.after.column(put, one)
-    left_out = None
-    if one.name in settings.unavailable and settings.unavailable_value is not None:
-        left_out = _left_out(raw.series, settings.unavailable_value)
+    left_out, value = None, settings.unavailable_value or ""
+    if one.name in settings.unavailable:
+        left_out = _left_out(raw.series, value)
     if left_out is None:
         return _checked(settings, raw, one), None
     made = _checked(settings, raw._replace(series=_without(raw.series, left_out)), one, left_out)
@@ -243,7 +241,7 @@ def _column(
     if events.before is not events.after and known.any():  # with REPLICA IDENTITY FULL
         rows = np.flatnonzero(known)
         before = events.before.column(put[rows], one)
-        lost = _left_out(before.series, settings.unavailable_value)
+        lost = _left_out(before.series, value)
         there = (
             ~before.series.is_null().to_numpy()
             if lost is None

@@ -124,7 +124,7 @@ def _struct(raw: pl.Series, dtype: pl.Struct, logical: Logical, path: str) -> pl
     parts = {
         one.name: convert(
             given.get(one.name, nothing),
-            _instance(one.dtype),
+            instance_of(one.dtype),
             logical.inner.get(one.name, NO_SCHEMA),
             f"{path}.{one.name}",
         )
@@ -138,7 +138,7 @@ def _list(raw: pl.Series, dtype: pl.List, logical: Logical, path: str) -> pl.Ser
         return None
     lists = raw.to_arrow()
     items = convert(
-        arrays.series_of(lists.flatten()), _instance(dtype.inner), logical.item or NO_SCHEMA, f"{path}[]"
+        arrays.series_of(lists.flatten()), instance_of(dtype.inner), logical.item or NO_SCHEMA, f"{path}[]"
     )
     ends = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
@@ -273,7 +273,10 @@ def _number(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
 
 def _of_any_scale(raw: pl.Series) -> pl.Series:
     """Decimals that have their scales beside them, as text."""
-    return pl.Series([None if one is None else digits(one["value"], one["scale"]) for one in raw.to_list()], dtype=pl.String)
+    return pl.Series(
+        [None if one is None else digits(one["value"], one["scale"]) for one in raw.to_list()],
+        dtype=pl.String,
+    )
 
 
 def digits(unscaled: bytes, scale: int) -> str:
@@ -317,5 +320,7 @@ def _unscaled(raw: pl.Series, scale: int) -> pa.Array:
     return made
 
 
-def _instance(dtype: Any) -> pl.DataType:
-    return dtype() if isinstance(dtype, type) else dtype
+def instance_of(dtype: Any) -> pl.DataType:
+    """The type itself where Polars takes its class for it."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made

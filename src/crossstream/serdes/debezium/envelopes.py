@@ -6,12 +6,9 @@ of a piece shows its form; a piece whose records have several forms is halved by
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,54 +20,29 @@ from msgspec import UNSET, UnsetType
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DECIMAL, DIGITS, NO_SCHEMA, Logical, bad, digits
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, instance_of
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
+from crossstream.serdes.debezium.raw import Boxed, raw_series
 from crossstream.serdes.debezium.settings import Debezium, layout_of
-from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import Decoder, decode_rows
 from crossstream.serdes.json_shapes import Field, NoColumn, column
 
 _NAME = "debezium"
 
-Boxed = msgspec.defstruct(
-    "Boxed",
-    [
-        (attribute, Any, UNSET)
-        for attribute in (
-            "oid",
-            "date",
-            "long",
-            "int_",
-            "double",
-            "decimal",
-            "binary",
-            "uuid",
-            "scale",
-            "value",
-        )
-    ],
-    rename={
-        **{"oid": "$oid", "date": "$date", "long": "$numberLong", "int_": "$numberInt", "uuid": "$uuid"},
-        **{"double": "$numberDouble", "decimal": "$numberDecimal", "binary": "$binary"},
-    },
-    gc=False,
-)
-"""A value in an object of its own: MongoDB's extended JSON, and decimals whose scale varies."""
-
-_Lenient = int | float | str | bool | Boxed | None | UnsetType  # type: ignore[valid-type]
+_Lenient = int | float | str | bool | Boxed | None | UnsetType
 
 
 def _wire_of(dtype: Any) -> Any:
     """What msgspec decodes for a column: whatever a connector may write for a single value."""
     if isinstance(dtype, pl.Struct):
-        return _struct_of([(one.name, _instance(one.dtype)) for one in dtype.fields]) | None | UnsetType
+        return _struct_of([(one.name, instance_of(one.dtype)) for one in dtype.fields]) | None | UnsetType
     if isinstance(dtype, pl.List):
-        return list[_wire_of(_instance(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
+        return list[_wire_of(instance_of(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
     if dtype == pl.String:
-        return str | Boxed | None | UnsetType  # type: ignore[return-value]
+        return str | Boxed | None | UnsetType
     if isinstance(dtype, pl.Binary):
-        return str | Boxed | None | UnsetType  # type: ignore[return-value]
+        return str | Boxed | None | UnsetType
     return _Lenient
 
 
@@ -81,10 +53,6 @@ def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
         members.append((attribute, kind[1], UNSET))
         names[attribute] = kind[0]
     return msgspec.defstruct("Row", members, rename=names, gc=False)
-
-
-def _instance(dtype: Any) -> pl.DataType:
-    return dtype() if isinstance(dtype, type) else dtype
 
 
 _Position = int | str | None | UnsetType
@@ -142,7 +110,9 @@ def _place_in_envelope(path: str | None) -> list[Any]:
     source, _, name = path.rpartition(".")
     if not source:
         return [(name, _Position, UNSET)]
-    inside = msgspec.defstruct("Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False)
+    inside = msgspec.defstruct(
+        "Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False
+    )
     return [(source, inside | None | UnsetType, UNSET)]
 
 
@@ -171,7 +141,11 @@ def _quick_decoders(settings: Debezium) -> tuple[Decoder, Decoder] | None:
             return None
     row = layout_of(settings.row).struct()
     assert not isinstance(row, NoColumn)
-    members: list[Any] = [("op", str), ("after", row.wire | None, UNSET), *_place_in_envelope(settings.ordered_by)]
+    members: list[Any] = [
+        ("op", str),
+        ("after", row.wire | None, UNSET),
+        *_place_in_envelope(settings.ordered_by),
+    ]
     envelope = msgspec.defstruct("Envelope", members, gc=False)
     return msgspec.json.Decoder(envelope), msgspec.json.Decoder(_around(envelope))
 
@@ -433,120 +407,3 @@ def _mongo_key(value: Any) -> Any:
         return msgspec.json.decode(value, type=_Lenient) if isinstance(value, str) else value
     except msgspec.MsgspecError:
         return value
-
-
-def raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None]:
-    """A column of decoded values, and what they mean if they say so themselves."""
-    if isinstance(dtype, pl.Struct):
-        return _structs(values, dtype), None
-    kinds = set(map(type, values)) - {type(None), UnsetType}
-    if isinstance(dtype, pl.List):
-        if kinds <= {list}:
-            return _lists(values, dtype), None
-        return pl.Series(values, dtype=pl.String), None
-    own = None
-    if Boxed in kinds:
-        opened = [_opened(value, dtype) for value in values]
-        values = [value for value, _ in opened]
-        means = {meaning for value, meaning in opened if value is not None}
-        if len(means) > 1:
-            raise bad("values in several forms")
-        own = next(iter(means), None)
-        kinds = set(map(type, values)) - {type(None)}
-    if UnsetType in set(map(type, values)):
-        values = [None if value is UNSET else value for value in values]
-    if not kinds:
-        return null_series(len(values), pl.Null()), own
-    return _flat(values, kinds), own
-
-
-_KINDS: Mapping[type, Any] = {int: pl.Int64, str: pl.String, float: pl.Float64, bool: pl.Boolean}
-
-
-def _flat(values: list[Any], kinds: set[type]) -> pl.Series:
-    if kinds == {int, float}:
-        kinds = {float}
-    if len(kinds) > 1:
-        raise bad("values of several types in one field")
-    kind = next(iter(kinds))
-    try:
-        return pl.Series(values, dtype=_KINDS[kind], strict=kind is not float)
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        if kind is not int:
-            raise
-        try:
-            return pl.Series(values, dtype=pl.UInt64)
-        except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
-            raise bad(f"an integer beyond 64 bits ({error})") from error
-
-
-def _lists(values: list[Any], dtype: Any) -> pl.Series:
-    present = [value for value in values if isinstance(value, list)]
-    items, own = raw_series(list(chain.from_iterable(present)), _instance(dtype.inner))
-    if own is not None and own.name != DIGITS:
-        raise bad("a list of values in objects of their own")
-    there = np.fromiter((isinstance(value, list) for value in values), bool, len(values))
-    sizes = np.fromiter(
-        (len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values)
-    )
-    ends = np.append(0, np.cumsum(sizes))
-    return arrays.series_of(
-        pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there))
-    )
-
-
-def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
-    there = np.fromiter((value is not None and value is not UNSET for value in values), bool, len(values))
-    present = [value for value in values if value is not None and value is not UNSET]
-    parts = {}
-    for place, one in enumerate(dtype.fields):
-        parts[one.name] = raw_series(list(map(attrgetter(f"f{place}"), present)), _instance(one.dtype))[0]
-    dense = struct_of(parts, len(present))
-    if there.all():
-        return dense
-    if not len(dense):
-        return null_series(len(values), pl.Null())
-    return dense.gather(pl.Series(pa.array(np.cumsum(there) - 1, mask=~there), dtype=pl.Int64))
-
-
-_DIGITS = Logical(DIGITS)
-_MILLIS = Logical("io.debezium.time.Timestamp")
-
-
-def _opened(value: Any, dtype: Any) -> tuple[Any, Logical | None]:
-    """A value out of its object, and what it means."""
-    if value is None or value is UNSET:
-        return None, None
-    if not isinstance(value, Boxed):
-        return value, None
-    if value.value is not UNSET and value.scale is not UNSET:
-        return digits(base64.b64decode(value.value), value.scale), _DIGITS
-    if value.oid is not UNSET:
-        return value.oid, None
-    if value.date is not UNSET:
-        return _date(value.date)
-    for inner in (value.long, value.int_):
-        if inner is not UNSET:
-            return int(inner), None
-    if value.double is not UNSET:
-        return float(value.double), None
-    if value.decimal is not UNSET:
-        return str(value.decimal), _DIGITS
-    if value.uuid is not UNSET:
-        return value.uuid, None
-    if value.binary is not UNSET:
-        return _binary(value.binary, dtype), None
-    raise bad(f"an object where {dtype} is declared")
-
-
-def _date(given: Any) -> tuple[Any, Logical | None]:
-    inner = given.get("$numberLong") if isinstance(given, dict) else given
-    return (inner, None) if isinstance(given, str) else (int(inner), _MILLIS)
-
-
-def _binary(given: Any, dtype: Any) -> Any:
-    """Bytes as base64; a UUID as its text where text is declared."""
-    text, kind = (given.get("base64"), given.get("subType")) if isinstance(given, dict) else (given, None)
-    if dtype == pl.String and kind in ("04", "4"):
-        return str(uuid.UUID(bytes=base64.b64decode(text)))
-    return text

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, instance_of
 from crossstream.serdes.json_columns import null_series, series_of_plain
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, read_schema
@@ -54,7 +54,7 @@ class Debezium:
     def logical(self, name: str, dtype: pl.DataType) -> Logical:
         """What a column means where records have no schema."""
         if isinstance(dtype, pl.List):
-            return Logical(item=self.logical(name, _instance(dtype.inner)))
+            return Logical(item=self.logical(name, instance_of(dtype.inner)))
         units: Mapping[str, str] = dict(self.units)
         if isinstance(dtype, pl.Datetime | pl.Time | pl.Duration):
             unit = units.get(name) or units.get("")
@@ -65,7 +65,7 @@ class Debezium:
             return Logical(DECIMAL, scale)
         if isinstance(dtype, pl.Struct):
             inner = {
-                one.name: self.logical(f"{name}.{one.name}", _instance(one.dtype)) for one in dtype.fields
+                one.name: self.logical(f"{name}.{one.name}", instance_of(one.dtype)) for one in dtype.fields
             }
             return Logical(inner=inner)
         return NO_SCHEMA
@@ -74,6 +74,7 @@ class Debezium:
 def layout_of(row: TypedJson | SchemaJson) -> Layout:
     """The fields of a row."""
     if isinstance(row, SchemaJson):
+        assert isinstance(row.dtype, pl.Struct)
         return read_schema(row.dtype)
     layout = reading_of(row.type).layout
     assert isinstance(layout, Layout)
@@ -104,7 +105,3 @@ def _default(field: Field) -> pl.Series:
     plain = msgspec.to_builtins(made, builtin_types=KEPT)
     shape = column(field)
     return null_series(1, shape.dtype) if plain is None else series_of_plain([plain], shape)
-
-
-def _instance(dtype: Any) -> pl.DataType:
-    return dtype() if isinstance(dtype, type) else dtype

@@ -132,7 +132,9 @@ def records(scenario: str, form: str, table: str) -> list[recordings.Recorded]:
     return [one for one in recordings.recorded(scenario, form) if one.topic.endswith(f".public.{table}")]
 
 
-def known_ids(scenario: str, settings: Any, ids: Any, kind: str) -> tuple[dict[int, Registered], dict[int, str]]:
+def known_ids(
+    scenario: str, settings: Any, ids: Any, kind: str
+) -> tuple[dict[int, Registered], dict[int, str]]:
     """As `check_ids`, of the recorded schemas."""
     known = recordings.schemas(scenario)
     return {id: Registered(id, "AVRO", known[id]["schema"]) for id in set(ids.tolist())}, {}
@@ -163,7 +165,9 @@ def test_a_recorded_table_is_what_sql_shows(scenario, form, table, every, ordere
     def place(row: dict[str, Any]) -> list[Any]:
         return [row[name] for name in names]
 
-    assert sorted(map(without_new, found), key=place) == sorted(map(without_new, of_sql(scenario, table)), key=place)
+    assert sorted(map(without_new, found), key=place) == sorted(
+        map(without_new, of_sql(scenario, table)), key=place
+    )
 
 
 def without_new(row: dict[str, Any]) -> dict[str, Any]:
