@@ -86,7 +86,7 @@ def write_both(folder: Path, records: int) -> None:
     (folder / "lines").mkdir()
     for number, messages in enumerate(keyed_orders(100_000, records, 1, LATER, chunk)):
         writer.write("orders", record_batch(messages), None)
-        lines = b"\n".join(value for _, value, _ in messages)
+        lines = b"\n".join(value or b"" for _, value, _ in messages)
         (folder / "lines" / f"{number:05d}.json").write_bytes(lines + b"\n")
     writer.close()
 

@@ -16,7 +16,7 @@ from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
-Guarantee = Literal["at_least_once"]
+Guarantee = Literal["at_least_once", "exactly_once"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
@@ -107,7 +107,7 @@ class StreamsConfig:
                                  0: all tasks share every batch
     ``max_task_idle``            how long a stream join waits for an input topic that has no records yet (Kafka's
                                  ``max.task.idle.ms``); 0: only large batches wait, for a tenth of a second
-    ``processing_guarantee``     ``"at_least_once"``
+    ``processing_guarantee``     of results in Kafka: ``"at_least_once"``, or ``"exactly_once"``: a transaction a batch
     ``deserialization_errors``   a record that cannot be decoded: ``"fail"``, ``"skip"`` or `DeadLetter`
     ``processing_errors``        a function of the application that raises: ``"fail"``, ``"skip"`` or `DeadLetter`
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count; topics

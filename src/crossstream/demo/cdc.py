@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crossstream.kafka.log import KafkaLog
 
 CAPTURE_SECONDS = 120.0
+SHOW_SECONDS = 10.0
 
 TABLES = """
 CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, city text);
@@ -139,17 +140,18 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _show_new(log: KafkaLog, known: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-    """Waits for records, and prints how many have come to each topic; the offsets after them."""
-    deadline = time.monotonic() + 10
+    """Waits for records until no more come, and prints how many each topic has got; the offsets after them."""
+    began, ends = time.monotonic(), known
     while True:
         partitions = [TopicPartition(topic, 0) for topic in log.topics() if topic.startswith("shop.")]
-        ends = log.end_offsets(partitions)
-        if ends != known or time.monotonic() > deadline:
+        before, ends = ends, log.end_offsets(partitions)
+        new = {partition: end - known.get(partition, 0) for partition, end in ends.items()}
+        if (any(new.values()) and ends == before) or time.monotonic() > began + SHOW_SECONDS:
             break
-        time.sleep(0.05)
-    for partition, end in sorted(ends.items(), key=lambda item: item[0].topic):
-        if end > known.get(partition, 0):
-            print(f"    {partition.topic}: {end - known.get(partition, 0)} more records, {end} in all")
+        time.sleep(0.3)
+    for partition, count in sorted(new.items(), key=lambda item: item[0].topic):
+        if count:
+            print(f"    {partition.topic}: {count} {'record' if count == 1 else 'records'}")
     return ends
 
 

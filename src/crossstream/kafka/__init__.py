@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from crossstream.kafka.consumer import KafkaReader
     from crossstream.kafka.log import KafkaLog
     from crossstream.kafka.producer import KafkaWriter
+    from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+    from crossstream.storage.files import Storage
 
-__all__ = ["KafkaConnection"]
+__all__ = ["KafkaConnection", "TransactionalKafka"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,22 @@ class KafkaConnection(KafkaSettings):
         from crossstream.kafka.producer import KafkaWriter
 
         return KafkaWriter(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalKafka(KafkaConnection):
+    """A cluster to which an ``application`` writes each batch exactly once, in one transaction."""
+
+    application: str = ""
+
+    def stage_in(self, storage: Storage, task: str) -> StagingWriter:
+        """Keeps the records of a task in files, until the driver publishes the batch."""
+        from crossstream.kafka.transactions import StagingWriter
+
+        return StagingWriter(storage, task)
+
+    def transactions(self) -> TransactionPublisher:
+        """Publishes batches; opens its producer at the first one and keeps it."""
+        from crossstream.kafka.transactions import TransactionPublisher
+
+        return TransactionPublisher(self, self.application)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -143,12 +144,19 @@ def open_consumer(connection: KafkaSettings, complaints: Complaints) -> Consumer
 
 
 def open_producer(
-    connection: KafkaSettings, complaints: Complaints, on_delivery: object, sizes: Sizes = SIZES
+    connection: KafkaSettings,
+    complaints: Complaints,
+    on_delivery: object,
+    sizes: Sizes = SIZES,
+    transaction: Mapping[str, object] = MappingProxyType({}),
 ) -> Producer:
-    """An idempotent producer that gives up on a record after the connection's patience."""
+    """An idempotent producer that gives up on a record after the connection's patience.
+
+    ``transaction``: its settings, of one that writes in transactions.
+    """
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
     tuning = {**BATCHING, **sizes.settings()}
-    own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
+    own = {**PRODUCER, **transaction, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
     return _open(Producer, connection, {**CLIENT, **tuning, **connection.settings, **own}, complaints)
 
 

@@ -25,7 +25,7 @@ from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
-from crossstream.spark.topics import Inputs, Publishing, connection_of, staging_of
+from crossstream.spark.topics import Inputs, Publishing, connection_of, mark_topic, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog, Vacuum
 from crossstream.storage.files import make_folder
@@ -65,7 +65,8 @@ class Engine:
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
         self.inputs = Inputs(plan, config, self.connection, self.log)
-        self._publishing = Publishing(self.connection, self._staging, self.log)
+        mark = mark_topic(topology, config)
+        self._publishing = Publishing(self.connection, self._staging, self.log, mark)
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
@@ -131,6 +132,7 @@ class Engine:
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
+        self._publishing.begin(found.application.state_id, commit.id)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
 
@@ -345,8 +347,7 @@ class Engine:
         self._epoch = commit.epoch
         self.inputs.note_consumed()
         self.retirement.add(commit.id, report.retired)
-        for path, *_ in report.staged:
-            Path(path).unlink(missing_ok=True)
+        self._publishing.forget(report.staged)
 
     def _note(
         self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any

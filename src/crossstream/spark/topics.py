@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ from crossstream.runtime.batch import Report
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
-from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
 from crossstream.storage.log_entries import (
     Application,
@@ -213,9 +213,12 @@ SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
     """Where the topics of an application live; None: it reads DataFrames only."""
     if config.servers is not None:
-        from crossstream.kafka import KafkaConnection
+        from crossstream.kafka import KafkaConnection, TransactionalKafka
 
-        return KafkaConnection(config.servers, config.kafka, config.broker_patience_ms / 1000)
+        patience = config.broker_patience_ms / 1000
+        if config.processing_guarantee == "exactly_once":
+            return TransactionalKafka(config.servers, config.kafka, patience, config.application_id)
+        return KafkaConnection(config.servers, config.kafka, patience)
     if config.topics_path is not None:
         return FileTopics(config.topics_path, durable=config.durable)
     return None
@@ -289,17 +292,29 @@ def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -
 
 
 class Publishing:
-    """Appends staged records to their file topics when their batch has run, each once.
+    """Publishes staged records when their batch has run, each once: appends them to file topics, or in a transaction.
 
-    ``publisher``: of file topics; None where sinks write by themselves. ``staging``: the folder of the files.
+    ``publisher``: of file topics, ``transactions``: of Kafka; None where sinks write by themselves. ``staging``: the
+    folder of the files. ``mark``: the topic that has the mark of the transactions.
     """
 
-    def __init__(self, connection: TopicConnection | None, staging: Path, log: BatchLog) -> None:
+    def __init__(self, connection: TopicConnection | None, staging: Path, log: BatchLog, mark: str) -> None:
         self.publisher: Any = None
+        self.transactions: Any = None
         if connection is not None and hasattr(connection, "publisher"):
             self.publisher = connection.publisher()
+        if connection is not None and hasattr(connection, "transactions"):
+            self.transactions = connection.transactions()
         self.staging = staging
         self.log = log
+        self.mark = mark
+        self._state = ""
+
+    def begin(self, state: str, newest: int) -> None:
+        """Before the first batch. ``state``: its id; ``newest``: its last batch."""
+        self._state = state
+        if self.transactions is not None and self.mark:
+            self.transactions.begin(self.mark, state, newest)
 
     def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
         """Publishes what a batch has staged, in its order.
@@ -309,31 +324,68 @@ class Publishing:
         self.log.settled()
         self.log.assure()
         self.log.settle(file_names(report.written))
-        if self.publisher is None or not report.staged:
+        if not report.staged:
             return
         staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
-        if entry.epoch >= 0:  # Spark may split its rows otherwise next time, and so the frames
-            self.log.write_publication(entry, Publication(commit, staged))
-        self._append(entry, staged)
+        if self.transactions is not None:
+            self.log.settle(f"{STAGED}/{frame[0]}" for frame in staged)
+        # Functions may give other values, and Spark split its rows otherwise, if the batch ran again.
+        if self.transactions is not None or entry.epoch >= 0:
+            self.log.write_publication(entry, Publication(commit, staged, self.mark))
+        self._append(entry, staged, self.mark)
 
     def finish_last(self, application_id: str) -> None:
-        """Commits the batch whose results the last run of this application was publishing, if they are DataFrames'."""
+        """Commits the batch whose results the last run of this application was publishing, if they were noted."""
         found = self.log.application()
-        if found is None or found.application_id != application_id or self.publisher is None:
+        if found is None or found.application_id != application_id:
             return
+        if self.publisher is None and self.transactions is None:
+            return
+        self._state = found.state_id
         entry = self.log.begun(self.log.newest())
         if entry is not None and entry.publication is not None:
             self.log.repeat_batch(entry)
             self.log.settled()
-            self._append(entry, entry.publication.staged)
+            self._append(entry, entry.publication.staged, entry.publication.mark)
             self.log.write_commit(entry.publication.commit)
 
-    def close(self) -> None:
-        if self.publisher is not None:
-            self.publisher.close()
+    def forget(self, staged: Iterable[StagedFrame]) -> None:
+        """Removes the files of a batch that is committed."""
+        if self.transactions is not None:
+            self.log.root.discard([f"{STAGED}/{frame[0]}" for frame in staged], ())
+            return
+        for path, *_ in staged:
+            Path(path).unlink(missing_ok=True)
 
-    def _append(self, entry: BatchEntry, staged: Iterable[StagedFrame]) -> None:
-        """Appends the frames that are not in their topics yet; an earlier attempt's are after ``entry.sinks``."""
+    def close(self) -> None:
+        for one in (self.publisher, self.transactions):
+            if one is not None:
+                one.close()
+
+    def _append(self, entry: BatchEntry, staged: Sequence[StagedFrame], mark: str) -> None:
+        """Publishes what is not in the topics yet; in file topics an earlier attempt's is after ``entry.sinks``."""
+        if self.transactions is not None:
+            read = self.log.root.storage(STAGED).read
+            self.transactions.publish(mark, self._state, entry.id, staged, read)
+            return
         since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
         frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
         self.publisher.publish(frames, since)
+
+
+def mark_topic(topology: Graph, config: StreamsConfig) -> str:
+    """The topic whose first partition has the mark of the transactions: one that is written, else one that is read.
+
+    Empty if nothing is written. Raises `ConfigError` CS-201 if no topic is known by its name.
+    """
+    written = sorted(topic for topic, _ in _named(topology, config))
+    if written or not any(isinstance(node, Sink) for node in topology):
+        return next(iter(written), "")
+    read = sorted(topic for node in topology if isinstance(node, Source) for topic in node.topics)
+    if not read and config.processing_guarantee == "exactly_once":
+        raise ConfigError(
+            "exactly_once needs one topic that the topology names: functions and patterns name all of them",
+            code="CS-201",
+            next='read or write one topic by its name, or use processing_guarantee="at_least_once"',
+        )
+    return next(iter(read), "")

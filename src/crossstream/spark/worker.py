@@ -29,6 +29,7 @@ from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
+from crossstream.storage.commit_log import STAGED
 from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetRange, TopicConnection
 
@@ -165,31 +166,42 @@ class WorkerOutput:
         self._writer().write(topic, records, partitions)
 
     def partition_count(self, topic: str) -> int:
-        return int(self._writer().partition_count(topic))
+        return int(self._knowing().partition_count(topic))
 
     def record_limit(self, topic: str) -> int | None:
-        return None if self._staging() is not None else int(self._writer().record_limit(topic))
+        knowing = self._knowing()
+        return int(knowing.record_limit(topic)) if hasattr(knowing, "record_limit") else None
 
     def must_exist(self, topic: str) -> None:
         staging = self._staging()
         if staging is not None:  # Kafka's producer fails by itself
             staging.must_exist(topic)
 
+    def _knowing(self) -> Any:
+        """What knows the topics: Kafka's producer does, also where records are staged."""
+        staging = self._staging()
+        return staging if hasattr(staging, "partition_count") else self._producer()
+
     def _writer(self) -> Any:
-        staging, connection = self._staging(), self.held.job.connection
-        if staging is not None:
-            return staging
+        staging = self._staging()
+        return self._producer() if staging is None else staging
+
+    def _producer(self) -> Any:
+        connection = self.held.job.connection
         assert connection is not None
         if self.held.writer is None:
             self.held.writer = connection.writer()
         return self.held.writer
 
     def _staging(self) -> Any:
-        """What writes to file topics: records wait in files until the driver publishes the batch. None: Kafka."""
+        """What keeps records in files until the driver publishes the batch; None: they go to Kafka at once."""
         job, connection = self.held.job, self.held.job.connection
         if self.staging is None and connection is not None and hasattr(connection, "staging_writer"):
             task = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
             self.staging = connection.staging_writer(Path(job.staging), task)
+        if self.staging is None and connection is not None and hasattr(connection, "stage_in"):
+            storage = self.held.stores.root.storage(STAGED)
+            self.staging = connection.stage_in(storage, f"{self.batch.id:012d}-{self.number}-{self.sender}")
         return self.staging
 
     def finish(self) -> None:

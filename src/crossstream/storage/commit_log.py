@@ -49,6 +49,9 @@ class Sealed(msgspec.Struct, frozen=True):
     content: msgspec.Raw
 
 
+STAGED = "staged"
+"""The folder of what waits to be published."""
+
 _ENTRY = re.compile(r"[0-9]{12}\.json")
 """Names of entries; other files are not of the log."""
 
@@ -328,7 +331,7 @@ class Vacuum:
         self.root = root_of(root)
         self.log = log
         self.retain = retain
-        self._staged = self.root.here / "staged" if staged is None else staged
+        self._staged = self.root.here / STAGED if staged is None else staged
         self._waiting: deque[tuple[int, dict[str, list[str]]]] = deque()
 
     def add(self, batch: int, retired: dict[str, list[str]]) -> None:
@@ -346,6 +349,8 @@ class Vacuum:
         past = sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain)
         self.root.delete(*[name for id_ in past for name in entries(id_)], *self.log.unfinished())
         shutil.rmtree(self._staged, ignore_errors=True)
+        if self.root.is_remote:
+            self.root.delete(*[f"{STAGED}/{name}" for name in self.root.names(STAGED)])
         kept = self._kept()
         for (_, older), (id_, newer) in pairwise(kept):
             gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}

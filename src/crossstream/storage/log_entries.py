@@ -119,10 +119,14 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """What a batch has become: the commit, and what is published before it; its files by their names alone."""
+    """What a batch has become: the commit, and what is published before it; its files by their names alone.
+
+    ``mark``: the topic of Kafka with whose first partition the transaction says which batch it is.
+    """
 
     commit: Commit
     staged: tuple[StagedFrame, ...]
+    mark: str = ""
 
 
 class BatchEntry(msgspec.Struct, frozen=True):
@@ -130,7 +134,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
 
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
-    ``publication``: of a batch with rows of DataFrames, once its results are being published.
+    ``publication``: of a batch with rows of DataFrames, or with results for transactions, once these are published.
     """
 
     id: int

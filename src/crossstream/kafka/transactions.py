@@ -1,0 +1,275 @@
+"""Results into Kafka exactly once: each batch is one transaction, and leaves a mark that says which one it was.
+
+1. Tasks keep what they write in files of the state (`StagingWriter`).
+2. When the batch has run, the driver notes in the batch log what it publishes, with the commit.
+3. It writes the files to Kafka in one transaction (`TransactionPublisher`). An offset of the group
+   ``<application_id>.published``, committed in the same transaction, has the number of the batch in its metadata.
+4. It commits the batch.
+
+A start that finds a note without its commit looks at the mark: if it has the number of the batch, the transaction was
+committed, else the files are published again. So the batch never runs again after step 2, and readers that read
+committed records see all of a batch or nothing of it.
+
+A transaction whose end was not answered may be committed or not. librdkafka cannot find out, and could end the next one
+instead. So after any doubt another producer takes over: its ``init_transactions`` ends what is open, and fences
+producers of earlier runs; then the mark is read again. Source: KIP-98, KIP-447; KIP-890 for the doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from crossstream.errors import SinkError, StateError
+from crossstream.kafka import errors as faults
+from crossstream.kafka.client import Complaints, logger, open_committer, open_producer
+from crossstream.kafka.producer import BY_KEY, KafkaWriter
+from crossstream.kafka.settings import KafkaSettings
+from crossstream.storage.files import BufferList, Storage
+from crossstream.storage.log_entries import StagedFrame
+
+FILE_BYTES = 16 << 20
+"""Records that a task keeps in memory before it writes them to a file."""
+LONGEST_TRANSACTION_MS = 900_000
+"""The longest that brokers allow by default (``transaction.max.timeout.ms``)."""
+SHORTEST_TRANSACTION_MS = 60_000
+RETRY_SECONDS = 0.5
+
+PARTITION = "partition"
+"""The column of staged records that says where each goes; `BY_KEY` leaves that to the producer."""
+
+
+class StagingWriter:
+    """Keeps the records of one task in files; a `crossstream.topics.RecordWriter`. ``task`` names them."""
+
+    def __init__(self, storage: Storage, task: str) -> None:
+        self._storage = storage
+        self._task = task
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._bytes = 0
+        self.staged: list[StagedFrame] = []
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        rows = records.num_rows
+        chosen = pa.array([BY_KEY] * rows if partitions is None else partitions, pa.int32())
+        columns = [records.column(name) for name in ("key", "value", "timestamp", "headers")]
+        staged = pa.RecordBatch.from_arrays(
+            [*columns, chosen], names=["key", "value", "timestamp", "headers", PARTITION]
+        )
+        self._held.setdefault(topic, []).append(staged)
+        self._bytes += staged.nbytes
+        if self._bytes > FILE_BYTES:
+            self.flush()
+
+    def must_exist(self, topic: str) -> None:
+        """The transaction fails where it does not."""
+
+    def flush(self) -> None:
+        """Writes what is held."""
+        for topic, batches in self._held.items():
+            name = f"{self._task}-{uuid4().hex[:8]}.arrow"
+            out = BufferList()
+            with pa.ipc.new_stream(out, batches[0].schema) as stream:
+                for batch in batches:
+                    stream.write_batch(batch)
+            self._storage.write(name, out)
+            rows = sum(batch.num_rows for batch in batches)
+            self.staged.append((name, topic, BY_KEY, rows, b""))
+        self._held, self._bytes = {}, 0
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Which batch of which state was published last; the metadata of an offset."""
+
+    state: str
+    batch: int
+
+
+class _Writer(KafkaWriter):
+    """Writes in the transactions of one producer."""
+
+    def __init__(self, connection: KafkaSettings, name: str) -> None:
+        super().__init__(connection)
+        self._name = name
+
+    def open(self) -> Producer:
+        """Opens the producer: ends what an earlier one with this name left open, and lets that write no more."""
+        if self._producer is None:
+            self._failures, self._complaints = [], Complaints()
+            own = {"transactional.id": self._name, "transaction.timeout.ms": self._longest()}
+            producer = open_producer(
+                self._connection, self._complaints, self._undelivered, self._sizes, transaction=own
+            )
+            producer.init_transactions(self._connection.patience_seconds)
+            self._producer = producer
+        return self._producer
+
+    def _longest(self) -> int:
+        patience = round(self._connection.patience_seconds * 1000)
+        return min(max(SHORTEST_TRANSACTION_MS, patience), LONGEST_TRANSACTION_MS)
+
+    def fit(self, topics: Iterable[str]) -> None:
+        """Before a transaction: opens another producer where a topic takes smaller batches or larger records."""
+        for topic in topics:
+            if topic not in self._fitting:
+                self._fit(topic)
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        self._pass_on(self.open(), topic, records, partitions)
+
+    def check(self) -> None:
+        """Raises what the producer's threads reported."""
+        if self._producer is not None:
+            self._check(self._producer)
+
+
+@dataclass(slots=True)
+class TransactionPublisher:
+    """Publishes batches, one transaction each. ``topic``: the one whose first partition has the mark."""
+
+    connection: KafkaSettings
+    application: str
+    _writer: _Writer | None = None
+    _group: Consumer | None = None
+    _known: Mark | None = None
+    _topic: str = ""
+
+    def begin(self, topic: str, state: str, newest: int) -> None:
+        """Before the first batch of a run: marks the state, so that a mark that is missing later has been lost.
+
+        ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way. Raises
+        `SinkError` (CS-651 to CS-654) if the brokers do not answer or refuse.
+        """
+        self._topic = topic
+
+        def once() -> None:
+            mark = self._ready(state)
+            if mark is None or mark.state != state or mark.batch < newest:
+                self._transaction(Mark(state, newest), ())
+
+        self._attempt(once)
+
+    def publish(
+        self,
+        topic: str,
+        state: str,
+        batch: int,
+        staged: Sequence[StagedFrame],
+        read: Callable[[str], pa.Buffer],
+    ) -> None:
+        """Writes what a batch has staged, unless its transaction was committed before. ``read``: a staged file.
+
+        Raises `SinkError` CS-651 to CS-654, and `StateError` CS-741 if the mark is lost.
+        """
+        self._topic = topic
+
+        def once() -> None:
+            mark = self._ready(state)
+            if mark is None or mark.state != state:
+                raise _lost(self.application, topic, batch)
+            if mark.batch < batch:
+                self._transaction(Mark(state, batch), staged, read)
+
+        self._attempt(once)
+
+    def close(self) -> None:
+        """Closes the producer; no transaction of it is open."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._group is not None:
+            self._group.close()
+        self._writer = self._group = self._known = None
+
+    def _attempt(self, act: Callable[[], Any]) -> Any:
+        """What ``act`` returns; with another producer after each doubt, while the patience lasts."""
+        deadline = monotonic() + self.connection.patience_seconds
+        while True:
+            try:
+                return act()
+            except SinkError:
+                self._abandon()
+                raise
+            except KafkaException as failed:
+                error = failed.args[0]
+                self._abandon()
+                if faults.is_denial(error) or monotonic() >= deadline:
+                    what = f"the results of a batch were not published: {error.str()}"
+                    raise faults.not_written(what, error) from failed
+                logger.warning("a transaction is in doubt, and another producer takes over: %s", error.str())
+                sleep(RETRY_SECONDS)
+
+    def _ready(self, state: str) -> Mark | None:
+        """The mark, read again by each producer; None: there is none."""
+        if self._writer is None:
+            self._writer = _Writer(self.connection, f"{self.application}-0")
+        self._writer.open()
+        if self._known is None or self._known.state != state:
+            self._known = self._read()
+        return self._known
+
+    def _read(self) -> Mark | None:
+        wanted = [KafkaPartition(self._topic, 0)]
+        [found] = self._committer().committed(wanted, timeout=self.connection.patience_seconds)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if found.offset == OFFSET_INVALID:
+            return None
+        try:
+            return msgspec.json.decode(found.metadata or "", type=Mark)
+        except msgspec.MsgspecError:
+            return None
+
+    def _committer(self) -> Consumer:
+        if self._group is None:
+            name = f"{self.application}.published"
+            self._group = open_committer(self.connection, name, Complaints(), lambda *_: None)
+        return self._group
+
+    def _transaction(
+        self, mark: Mark, staged: Sequence[StagedFrame], read: Callable[[str], pa.Buffer] | None = None
+    ) -> None:
+        assert self._writer is not None
+        self._writer.fit({frame[1] for frame in staged})
+        producer, patience = self._writer.open(), self.connection.patience_seconds
+        producer.begin_transaction()
+        for name, topic, *_ in staged:
+            assert read is not None
+            for records in pa.ipc.open_stream(read(name)):
+                chosen = records.column(PARTITION).to_pylist()
+                self._writer.write(topic, records, chosen)
+        note = msgspec.json.encode(mark).decode()
+        offsets = [KafkaPartition(self._topic, 0, 0, note)]
+        try:
+            producer.send_offsets_to_transaction(offsets, self._committer().consumer_group_metadata(), patience)
+            producer.commit_transaction(patience)
+        except KafkaException:
+            self._writer.check()  # says which record was refused
+            raise
+        self._known = mark
+
+    def _abandon(self) -> None:
+        self._known = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(KafkaException):
+                writer.close()
+
+
+def _lost(application: str, topic: str, batch: int) -> StateError:
+    return StateError(
+        f"it cannot be known whether the results of batch {batch} are in Kafka: the mark of the application is gone",
+        code="CS-741",
+        where={"application": application, "group": f"{application}.published", "topic": topic},
+        next="look at the end of the result topics; then commit the offset 0 of partition 0 of this topic to the group, "
+        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget offsets of a group after '
+        "offsets.retention.minutes, and those of a topic that is deleted)",
+    )

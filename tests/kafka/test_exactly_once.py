@@ -1,0 +1,272 @@
+"""Results in Kafka with ``processing_guarantee="exactly_once"``: each once, and all of a batch or nothing of it.
+
+Each test stops an application between two steps of a batch, as a kill would, and starts it again. Readers of committed
+records then see what an undisturbed run writes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.kafka import KafkaConnection, transactions
+from crossstream.kafka.consumer import KafkaReader
+from crossstream.kafka.log import KafkaLog
+from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.storage.commit_log import BatchLog
+from tests.faults.crash_points import Arm, Crash, after, before
+from tests.faults.one_process import OneProcess, process
+from tests.kafka.fixtures import await_end, records, rows_of
+
+pytestmark = pytest.mark.kafka
+
+TEXT, NUMBER = serdes.string(), serdes.int64()
+_names = count()
+
+
+@dataclass
+class World:
+    """Two topics of a test, and an application that counts the words of one into the other."""
+
+    log: KafkaLog
+    connection: KafkaConnection
+    state: Path
+    name: str
+    guarantee: Any = "exactly_once"
+
+    def append(self, *words: str) -> None:
+        writer = self.connection.writer()
+        writer.write(f"{self.name}-words", records(*((word.encode(), b"x") for word in words)))
+        writer.flush()
+        writer.close()
+
+    def run(self, arm: Arm | None = None) -> None:
+        """Processes what is there; with ``arm`` the application must crash in it."""
+        config = cs.StreamsConfig(
+            application_id=self.name,
+            bootstrap_servers=self.connection.bootstrap_servers,
+            state_dir=self.state,
+            processing_guarantee=self.guarantee,
+            single_task_rows=0,
+            durable=False,
+            broker_patience="20 seconds",
+        )
+        if arm is None:
+            process(self.topology(), config)
+            return
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+            arm(patch)
+            process(self.topology(), config)
+
+    def topology(self) -> cs.Topology:
+        builder = cs.StreamsBuilder()
+        words = builder.stream(f"{self.name}-words", cs.Consumed(key=TEXT, value=TEXT))
+        counts = words.group_by_key().count()
+        counts.to_stream().to(f"{self.name}-counts", cs.Produced(key=TEXT, value=NUMBER))
+        return builder.build()
+
+    def counts(self, reader: KafkaReader, ends: int) -> list[tuple[str, int]]:
+        """All results that readers of committed records see, up to the end ``ends``, marks of transactions included."""
+        span = await_end(self.log, f"{self.name}-counts", ends)
+        rows = rows_of(list(reader.read(span, 1_000)))
+        return [(TEXT.deserialize(key), NUMBER.deserialize(value)) for _, key, value, _, _ in rows]
+
+
+@pytest.fixture
+def world(log: KafkaLog, broker: KafkaConnection, tmp_path: Path) -> World:
+    name = f"once-{next(_names)}"
+    log.create_topic(f"{name}-words", 1)
+    log.create_topic(f"{name}-counts", 1)
+    return World(log, broker, tmp_path / "state", name)
+
+
+def test_each_batch_is_one_transaction(world: World, reader: KafkaReader) -> None:
+    world.append("a", "b", "a")
+    world.run()
+    world.append("b")
+    world.run()
+    # Two records and the end of their transaction, then one of each.
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert not list((world.state / "staged").iterdir())
+
+
+def unanswered(patch: pytest.MonkeyPatch) -> None:
+    """The end of the transaction arrives; its answer does not, and then the application is killed."""
+    commit = transactions._Writer.open
+
+    def opened(writer: Any) -> Any:
+        return Unanswering(commit(writer))
+
+    patch.setattr(transactions._Writer, "open", opened)
+
+
+class Unanswering:
+    """A producer whose broker ends transactions without an answer."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def commit_transaction(self, timeout: float) -> None:
+        self._producer.commit_transaction(timeout)
+        if self._producer in _doubted:
+            return
+        _doubted.append(self._producer)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+_doubted: list[Producer] = []
+
+STEPS: dict[str, Arm] = {
+    "while tasks write": before(StagingWriter, "flush"),
+    "after a task has staged": after(StagingWriter, "flush"),
+    "before the batch is noted": before(BatchLog, "write_publication"),
+    "after it is noted": after(BatchLog, "write_publication"),
+    "before the transaction": before(TransactionPublisher, "publish"),
+    "in the transaction": after(transactions._Writer, "write"),
+    "after the transaction": after(TransactionPublisher, "publish"),
+    "before the commit": before(BatchLog, "write_commit"),
+    "after the commit": after(BatchLog, "write_commit"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_at_any_step_leaves_each_result_once(world: World, reader: KafkaReader, step: str) -> None:
+    world.append("a", "b")
+    world.run()
+    world.append("a", "c", "a")
+    world.run(STEPS[step])
+    world.run()
+    world.append("c")
+    world.run()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 3), ("b", 1), ("c", 1), ("c", 2)]
+
+
+def _place(world: World) -> Any:
+    from crossstream.topics import TopicPartition
+
+    return TopicPartition(f"{world.name}-counts", 0)
+
+
+def test_the_test_bites(world: World, reader: KafkaReader) -> None:
+    """At least once, a crash after the results are written writes them again; so it does if the mark is not read."""
+    world.guarantee = "at_least_once"
+    world.append("a")
+    world.run(before(BatchLog, "write_commit"))
+    world.run()
+    assert world.counts(reader, 2) == [("a", 1), ("a", 1)]
+
+
+def test_without_the_mark_results_would_come_twice(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.append("a")
+    world.run(before(BatchLog, "write_commit"))
+    state = BatchLog(world.state).application()
+    assert state is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionPublisher, "_read", lambda self: transactions.Mark(state.state_id, -1))
+        world.run()
+    assert world.counts(reader, 4) == [("a", 1), ("a", 1)]
+
+
+def test_a_transaction_whose_end_is_not_answered_is_not_repeated(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unanswered(monkeypatch)
+    world.append("a", "b")
+    world.run()
+    assert sorted(world.counts(reader, 3)) == [("a", 1), ("b", 1)]
+    assert len(_doubted) > 1
+
+
+def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaReader) -> None:
+    """A run that was stopped in its transaction, and goes on after another one has taken over."""
+    world.append("a")
+    world.run()
+    writer = transactions._Writer(world.connection, f"{world.name}-0")
+    producer = writer.open()
+    producer.begin_transaction()
+    writer.write(f"{world.name}-counts", records((b"zombie", (7).to_bytes(8, "big"))))
+    producer.flush(10)
+    world.append("a")
+    world.run()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(10)
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert world.counts(reader, end) == [("a", 1), ("a", 2)]
+
+
+def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: Path) -> None:
+    """The mark of a state that is gone does not count for another one, whose batches have the same numbers."""
+    world.append("a")
+    world.run()
+    world.append("b")
+    world.run()
+    world.state = tmp_path / "another"
+    config_lost = pytest.MonkeyPatch()
+    with config_lost.context() as patch:
+        original = cs.StreamsConfig
+        patch.setattr(cs, "StreamsConfig", lambda **settings: original(on_lost_state="restart", **settings))
+        world.run()
+    assert sorted(world.counts(reader, 7)) == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]
+
+
+def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
+    world.append("a")
+    world.run(before(TransactionPublisher, "publish"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(cs.StateError) as caught:
+        patch.setattr(TransactionPublisher, "_read", lambda self: None)
+        world.run()
+    assert caught.value.code == "CS-741"
+    assert "batch 0" in str(caught.value)
+
+
+def test_a_batch_that_was_noted_is_not_run_again(world: World, reader: KafkaReader) -> None:
+    world.append("a")
+    world.run(before(TransactionPublisher, "publish"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OneProcess, "run", lambda *_: pytest.fail("it ran again"))
+        world.run()
+    assert world.counts(reader, 2) == [("a", 1)]
+
+
+def test_a_record_that_is_too_large_says_so(world: World) -> None:
+    """The error names the record, as at least once."""
+    world.log.create_topic(f"{world.name}-small", 1, {"max.message.bytes": "200"})
+    publisher = TransactionPublisher(world.connection, world.name)
+    topic = f"{world.name}-small"
+    try:
+        publisher.begin(topic, "state", -1)
+        staging = StagingWriter(_Memory(), "t")
+        staging.write(topic, records((b"key", os.urandom(1000))))
+        staging.flush()
+        with pytest.raises(cs.SinkError) as caught:
+            publisher.publish(topic, "state", 0, staging.staged, staging._storage.read)
+    finally:
+        publisher.close()
+    assert caught.value.code == "CS-654"
+    assert caught.value.where["topic"] == topic
+
+
+class _Memory(dict[str, Any]):
+    """Files in memory."""
+
+    def write(self, name: str, data: Any) -> None:
+        self[name] = bytes(data)
+
+    def read(self, name: str, *, original: bool = False) -> Any:
+        return self[name]
+
+
