@@ -42,6 +42,7 @@ class Odd:
         (Note, {"scales": {"at": 2}}, "scales names 'at'"),
         (Note, {"decimals": "double"}, "decimals='double'"),
         (Note, {"truncate": "apply"}, "truncate='apply'"),
+        (Note, {"truncate": "delete"}, "needs the order of events"),
         (Note, {"unavailable_fields": ["id"]}, "field id cannot be unavailable"),
         ({"id": pl.Int64, "of": pl.List(pl.Int64)}, {"key": "of"}, "cannot be a key"),
     ],

@@ -21,7 +21,14 @@ class Rows:
         self.rows: dict[Any, dict[str, Any]] = {}
         self.newest: dict[Any, int] = {}
         self.ordered = ordered
+        self.truncated_at = -1
         self.dropped: Counter[str] = Counter()
+
+    def truncate(self, position: int) -> None:
+        self.truncated_at = max(self.truncated_at, position)
+        self.rows = {
+            key: row for key, row in self.rows.items() if self.newest.get(key, -1) >= self.truncated_at
+        }
 
     def apply(self, op: str, key: Any, row: dict[str, Any] | None, position: int | None) -> None:
         """``op``: that of the event, or "tombstone"."""
@@ -30,10 +37,12 @@ class Rows:
                 self.rows.pop(key, None)
             return
         if self.ordered and position is not None:
-            if position < self.newest.get(key, position):
+            if position < max(self.newest.get(key, position), self.truncated_at):
                 self.dropped["out-of-order-event"] += 1
                 return
             self.newest[key] = position
+        elif self.ordered:
+            self.newest[key] = max(self.newest.get(key, -1), self.truncated_at)
         if op == "d":
             self.rows.pop(key, None)
             return

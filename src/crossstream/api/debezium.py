@@ -36,7 +36,7 @@ def debezium(
     units: Unit | Mapping[str, Unit] | None = None,
     scales: Mapping[str, int] | None = None,
     decimals: Literal["precise", "string"] = "precise",
-    truncate: Literal["refuse", "ignore"] = "refuse",
+    truncate: Literal["refuse", "ignore", "delete"] = "refuse",
 ) -> Debezium:
     """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
 
@@ -49,7 +49,8 @@ def debezium(
 
     Records without a schema do not say what numbers mean. ``units``: what times count, of all fields or of each.
     ``scales``: the digits after the point of decimals in base64. ``decimals="string"``: decimals are text
-    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it.
+    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it, "delete" deletes
+    all rows from before it, by ``ordered_by``.
 
     Raises `TopologyError` (CS-101) for settings that do not fit the type.
 
@@ -85,9 +86,14 @@ def debezium(
     )
     _check_one_of("units", set(units_.values()), ("millis", "micros", "nanos"))
     _check_one_of("decimals", {decimals}, ("precise", "string"))
-    _check_one_of("truncate", {truncate}, ("refuse", "ignore"))
+    _check_one_of("truncate", {truncate}, ("refuse", "ignore", "delete"))
     if not keys:
         raise _refusal("key names no column", 'pass key="id", or key=["order_id", "line"]')
+    if truncate == "delete" and ordered_by is None:
+        raise _refusal(
+            "truncate='delete' needs the order of events: one partition of a topic has the truncate event",
+            'set ordered_by="source.lsn"',
+        )
     if unavailable_value is None:
         large = ()
     if len(large) > _MOST:

@@ -10,13 +10,16 @@ late, as those of a snapshot beside newer changes. Both need the row before, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.changes import Changes
+from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.order import by_key, running_maximum_of
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
@@ -26,8 +29,12 @@ from crossstream.serdes.debezium.settings import Debezium
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
 
-UNAVAILABLE, POSITION = "unavailable", "position"
-"""Extra columns: a bit for each field that an event leaves out; the place of the event in the database's log."""
+UNAVAILABLE, POSITION, TRUNCATE = "unavailable", "position", "truncate"
+"""Extra columns: a bit for each field that an event leaves out; the place of the event in the database's log; whether
+it deletes all rows from before it."""
+
+_TRIES = 4096
+"""Keys among which one for each state partition is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,13 @@ class Completed:
     failed: list[tuple[int, ProcessingError]]
 
 
-def complete(view: Snapshot, changes: Changes, settings: Debezium, bits: int) -> Completed:
-    """``changes`` in order of arrival. Puts the last row of each key into the store."""
+def complete(
+    view: Snapshot, changes: Changes, settings: Debezium, bits: int, truncated_at: int = -1
+) -> Completed:
+    """``changes`` in order of arrival. Puts the last row of each key into the store.
+
+    ``truncated_at``: the place of the newest truncate; events from before it are late.
+    """
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes)
     events, h = changes.take(order), hashes[order]
@@ -53,6 +65,8 @@ def complete(view: Snapshot, changes: Changes, settings: Debezium, bits: int) ->
     before = Values(events.value.serde, wire=stored.gather("value"))
     there = stored.found & ~before.missing()
     newest = np.where(stored.found, stored.gather("ts"), NO_POSITION)
+    if settings.ordered_by is not None and truncated_at >= 0:
+        newest = np.maximum(newest, truncated_at)
     group = np.cumsum(begins) - 1
     on_time, highest = _in_order(np.asarray(events.extra[POSITION]), first, group, newest, settings)
     gone = events.value.missing()
@@ -203,6 +217,65 @@ def _remember(
         "gone": gone.astype(np.uint8),
     }
     view.put(columns)
+
+
+def to_all_partitions(changes: Changes, partitions: int, bits: int) -> Changes:
+    """The changes with each truncate once for every state partition, by a key that leads there."""
+    marks = np.asarray(changes.extra[TRUNCATE]) == 1
+    if not marks.any():
+        return changes
+    keys = _keys_of_partitions(partitions, bits)
+    copies = np.where(marks, len(keys), 1)
+    rows = np.repeat(np.arange(changes.rows), copies)
+    spread = changes.take(rows)
+    truncates = np.flatnonzero(marks[rows])
+    wire = pa.concat_arrays([spread.key.wire(), pa.array(keys, pa.large_binary())])
+    pick = np.arange(len(rows))
+    pick[truncates] = len(rows) + np.tile(np.arange(len(keys)), int(marks.sum()))
+    return replace(spread, key=Values(changes.key.serde, wire=take(wire, pick)))
+
+
+@lru_cache(maxsize=16)
+def _keys_of_partitions(partitions: int, bits: int) -> list[bytes]:
+    """A key for each state partition that has any."""
+    tried = [b"\0truncate %d" % number for number in range(max(_TRIES, 64 * partitions))]
+    places = partition_of(hash_keys(pa.array(tried, pa.large_binary()), bits), partitions)
+    return [tried[row] for row in np.unique(places, return_index=True)[1].tolist()]
+
+
+def around_truncates(changes: Changes) -> Iterator[Changes]:
+    """The changes up to each truncate, the truncate alone, and so on."""
+    begin = 0
+    marks = np.flatnonzero(np.asarray(changes.extra[TRUNCATE])) if TRUNCATE in changes.extra else ()
+    for row in marks:
+        if row > begin:
+            yield changes.slice(begin, int(row))
+        yield changes.slice(int(row), int(row) + 1)
+        begin = int(row) + 1
+    if begin < changes.rows:
+        yield changes.slice(begin, changes.rows)
+
+
+def truncated(view: Snapshot, truncate: Changes, place: int) -> Changes:
+    """The deletes of all rows from before a truncate, which the store loses."""
+    live = view.live()
+    gone = np.flatnonzero(np.asarray(live["ts"]) < place)
+    keys = take(live["key"], gone)
+    values = take(live["value"], gone)
+    view.put(
+        {
+            "h": live["h"][gone],
+            "key": keys,
+            "value": pa.nulls(len(gone), pa.large_binary()),
+            "ts": live["ts"][gone],
+            "gone": np.ones(len(gone), np.uint8),
+        }
+    )
+    there = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    one = truncate.take(np.zeros(len(there), np.int64))
+    nothing = Values(truncate.value.serde, wire=pa.nulls(len(there), pa.large_binary()))
+    key = Values(truncate.key.serde, wire=take(keys, there))
+    return replace(one, key=key, value=nothing, headers=None, extra={})
 
 
 def _unknown(settings: Debezium, left_out: int) -> ProcessingError:

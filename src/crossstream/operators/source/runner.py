@@ -20,7 +20,7 @@ from crossstream.columns.values import Values, missing_in
 from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
-from crossstream.operators.debezium.kernel import POSITION, UNAVAILABLE
+from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
 from crossstream.planning.steps import ReadStep
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.changes import unwrap
@@ -105,7 +105,12 @@ class Reader:
         self.failures.report.count_dropped(self.node.name, found.passed)
         part = found.part
         taken = changes.take(part.records)
-        extra = {UNAVAILABLE: part.unavailable, POSITION: part.positions} if settings.needs_rows else {}
+        extra: dict[str, Any] = {}
+        if settings.needs_rows:
+            extra = {UNAVAILABLE: part.unavailable, POSITION: part.positions}
+        if settings.truncate == "delete":
+            marks = np.zeros(len(part.records), bool) if part.truncates is None else part.truncates
+            extra[TRUNCATE] = marks.astype(np.uint8)
         return replace(
             taken,
             key=Values(self.node.key, wire=part.keys),
@@ -149,6 +154,8 @@ class Reader:
         """Drops null keys if the source is a table."""
         if not self.step.table:
             return changes
+        if TRUNCATE in changes.extra:
+            changes = to_all_partitions(changes, self.failures.batch.partitions, self.failures.batch.bits)
         there = ~changes.key.missing()
         self.failures.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
         return changes.where(there)

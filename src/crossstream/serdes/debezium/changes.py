@@ -46,6 +46,7 @@ class Part(NamedTuple):
     """Some changes. ``records``: the record of each; ``rows``: null for a delete.
 
     ``unavailable``: a bit for each of the fields that may be unavailable. ``positions``: places in the log.
+    ``truncates``: the rows that stand for all keys, whose own key is null; None: there are none.
     """
 
     records: np.ndarray
@@ -54,6 +55,7 @@ class Part(NamedTuple):
     columns: pl.Series
     unavailable: np.ndarray
     positions: np.ndarray
+    truncates: np.ndarray | None = None
 
 
 @dataclass(slots=True)
@@ -149,9 +151,10 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
         if reading.settings.truncate == "refuse":
             raise bad(
                 "the table was truncated, and a truncate event reaches one partition of its topic, so that the rows "
-                'to delete are not known: set truncate="ignore", or skipped.operations=t on the connector'
+                'to delete are not known: set ordered_by="source.lsn" and truncate="delete", or truncate="ignore"'
             )
-        passed["truncate"] = int((ops == TRUNCATE).sum())
+        if reading.settings.truncate == "ignore":
+            passed["truncate"] = int((ops == TRUNCATE).sum())
     if unknown := kinds - {*UPSERTS, DELETE, NOT_A_ROW, TRUNCATE}:
         raise bad(f"an event with op {sorted(unknown)[0]!r}, not one of c, r, u, d, t, m")
     parts = []
@@ -160,6 +163,8 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
         parts.append(_upserts(reading, rows, put, events))
     if DELETE in kinds:
         parts.append(_deleted(reading, rows, np.flatnonzero(ops == DELETE), events))
+    if TRUNCATE in kinds and reading.settings.truncate == "delete":
+        parts.append(_truncates(reading, rows, np.flatnonzero(ops == TRUNCATE), events))
     if not parts:
         return None, passed
     return _together(parts), passed
@@ -336,6 +341,14 @@ def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Even
     return _together(parts)
 
 
+def _truncates(reading: _Reading, rows: np.ndarray, all_: np.ndarray, events: Events) -> Part:
+    if events.positions is None or (events.positions[all_] == NO_POSITION).any():
+        raise bad(f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known")
+    none = pa.nulls(len(all_), pa.large_binary())
+    part = _deletes(reading, rows[all_], none, events.positions[all_])
+    return part._replace(truncates=np.ones(len(all_), bool))
+
+
 def _record_keys(reading: _Reading, records: np.ndarray) -> pa.LargeBinaryArray:
     data = reading.key.take(pa.array(records))
     return _keys_in(reading.settings, reading.format.keys(data), np.arange(len(records)))
@@ -395,4 +408,11 @@ def _together(parts: Sequence[Part]) -> Part:
         pl.concat([part.columns for part in parts]).gather(order),
         np.concatenate([part.unavailable for part in parts])[order],
         np.concatenate([part.positions for part in parts])[order],
+        None if all(part.truncates is None for part in parts) else _marks(parts)[order],
+    )
+
+
+def _marks(parts: Sequence[Part]) -> np.ndarray:
+    return np.concatenate(
+        [np.zeros(len(part.records), bool) if part.truncates is None else part.truncates for part in parts]
     )

@@ -39,7 +39,7 @@ class Debezium:
     units: tuple[tuple[str, str], ...] = ()
     scales: tuple[tuple[str, int], ...] = ()
     decimals: Literal["precise", "string"] = "precise"
-    truncate: Literal["refuse", "ignore"] = "refuse"
+    truncate: Literal["refuse", "ignore", "delete"] = "refuse"
     registry: RegistrySettings | None = None
 
     @property

@@ -78,6 +78,12 @@ class Setting:
     value: str | None
 
 
+@dataclass
+class Option:
+    name: str
+    value: int | None
+
+
 TABLES: dict[str, tuple[type, dict[str, Any]]] = {
     "customers": (Customer, {}),
     "orders": (Order, {"scales": {"amount": 2}}),
@@ -175,6 +181,31 @@ def without_new(row: dict[str, Any]) -> dict[str, Any]:
     if "member" not in row or row["id"] == 2:
         return row
     return {name: row[name] for name in ("id", "name", "age")}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "table", "form"),
+    [
+        *(("changes", "settings", form) for form in ("json", "json-schemas", "avro")),
+        *(("truncate", "options", form) for form in ("json", "avro")),
+    ],
+)
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("other_first", [False, True])
+def test_a_truncate_deletes_what_came_before(scenario, table, form, every, other_first, monkeypatch):
+    kind = Setting if table == "settings" else Option
+    settings: dict[str, Any] = {"registry": "mock://it"} if form == "avro" else {}
+    monkeypatch.setattr(avro, "check_ids", partial(known_ids, scenario))
+    source = cs.debezium(kind, key="name", ordered_by="source.lsn", truncate="delete", **settings)
+    builder = cs.StreamsBuilder()
+    builder.table("it", materialized=cs.Materialized(store="rows"), source=source)
+    with cs.TopologyTestDriver(builder.build(), partitions=3, commit_every=every) as driver:
+        topic = driver.create_input_topic("it", BYTES, BYTES)
+        for one in sorted(records(scenario, form, table), key=lambda one: one.partition, reverse=other_first):
+            topic.pipe_input(one.key, one.value, one.timestamp, partition=one.partition)
+        driver.commit()
+        found = {key: str(row.value) for key, row in driver.get_key_value_store("rows").all()}
+    assert found == {row["name"]: str(row["value"]) for row in of_sql(scenario, table)}
 
 
 @pytest.mark.parametrize("every", [1, 1000])

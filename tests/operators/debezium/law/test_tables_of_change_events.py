@@ -79,7 +79,8 @@ def record(op, key, stars, text, more, position, form, keyed) -> tuple[bytes | N
 )
 def test_a_table_is_what_the_database_holds(events, ordered, every, partitions, bits):
     builder = cs.StreamsBuilder()
-    source = cs.debezium(Note, ordered_by="source.lsn" if ordered else None)
+    settings: dict[str, Any] = {"ordered_by": "source.lsn", "truncate": "delete"} if ordered else {}
+    source = cs.debezium(Note, **settings)
     builder.table("notes", materialized=cs.Materialized(store="notes"), source=source)
     reference = Rows(ordered)
     driver = cs.TopologyTestDriver(
@@ -96,7 +97,9 @@ def test_a_table_is_what_the_database_holds(events, ordered, every, partitions, 
             op, key, stars, text, more, position, _, _ = event
             own, value = record(*event)
             topic.pipe_input(own, value, timestamp=number, partition=key % partitions)
-            if op in ("damaged", "truncate"):
+            if op == "truncate" and ordered and position is not None:
+                reference.truncate(position)
+            elif op in ("damaged", "truncate"):
                 reference.dropped["undecodable"] += 1
             elif op in ("heartbeat", "message"):
                 reference.dropped["no-change-event"] += 1
