@@ -6,7 +6,7 @@ import base64
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from msgspec import UnsetType
 
-from crossstream.errors import SerdeError
+from crossstream.errors import SerdeError, type_and_text
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.convert import bad, convert
@@ -36,7 +36,9 @@ from crossstream.serdes.debezium.settings import Debezium, default_of, filler
 from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import encode_rows
 from crossstream.serdes.json_shapes import Field, column
-from crossstream.serdes.refusals import NO_COLUMN
+
+_OF_ROWS = ("CS-401", "CS-402", "CS-403")
+"""The codes of errors about single records; others are about a type, or a registry that is away."""
 
 PIECE = 8192
 """Records that are read at once."""
@@ -92,11 +94,8 @@ def unwrap(
     form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
     reading = _Reading(settings, form, key, value, needed)
     there = value.is_valid().to_numpy(zero_copy_only=False)
-    tombstones = np.flatnonzero(~there)
-    if (
-        settings.ordered_by is not None
-    ):  # a tombstone has no place in the log; the delete event before it has one
-        tombstones = tombstones[:0]
+    # A tombstone has no place in the log. The delete event before it has one.
+    tombstones = np.flatnonzero(~there & (settings.ordered_by is None))
     for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
         for start in range(0, len(rows), PIECE):
             _halved(reading, rows[start : start + PIECE], read)
@@ -105,27 +104,46 @@ def unwrap(
     return Unwrapped(whole, dict(reading.passed), sorted(reading.bad))
 
 
-def _halved(reading: _Reading, rows: np.ndarray, read: object) -> None:
+Read = Callable[[_Reading, np.ndarray], tuple[Part | None, Mapping[str, int]]]
+
+
+def _halved(reading: _Reading, rows: np.ndarray, read: Read) -> None:
     """Reads records; halves them if that fails, until bad ones stand alone."""
     try:
-        part, passed = read(reading, rows)  # type: ignore[operator]
-    except SerdeError as error:
-        if error.code == NO_COLUMN:
+        part, passed = read(reading, rows)
+    except Exception as error:  # a record may be anything
+        if not _is_of_rows(error):
             raise
         if len(rows) > 1:
             middle = len(rows) // 2
             _halved(reading, rows[:middle], read)
             _halved(reading, rows[middle:], read)
-        elif reading.value[int(rows[0])].is_valid and reading.format.is_other(
-            reading.value[int(rows[0])].as_py()
-        ):
+        elif _is_other(reading, int(rows[0])):
             reading.passed["no-change-event"] += 1
         else:
-            reading.bad.append((int(rows[0]), error.what))
+            reason = error.what if isinstance(error, SerdeError) else type_and_text(error)
+            reading.bad.append((int(rows[0]), reason))
         return
     reading.passed.update(passed)
     if part is not None:
         reading.parts.append(part)
+
+
+def _is_of_rows(error: Exception) -> bool:
+    """Whether an error is about what is in a record."""
+    if isinstance(error, SerdeError):
+        return error.code in _OF_ROWS
+    return not isinstance(error, MemoryError)
+
+
+def _is_other(reading: _Reading, row: int) -> bool:
+    data = reading.value[row].as_py()
+    try:
+        return data is not None and reading.format.is_other(data)
+    except Exception as error:  # as above
+        if not _is_of_rows(error):
+            raise
+        return False
 
 
 def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
