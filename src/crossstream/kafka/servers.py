@@ -198,7 +198,7 @@ def avro(registry: RegistryInfo) -> dict[str, str]:
         ".apicurio.registry.url": f"http://{HOST}:{registry.port}/apis/registry/v2",
         ".apicurio.registry.auto-register": "true",
         ".apicurio.registry.find-latest": "false",
-        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
         ".apicurio.registry.use-id": "contentId",
         ".apicurio.registry.headers.enabled": "false",
     }
