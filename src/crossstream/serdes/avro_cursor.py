@@ -95,11 +95,12 @@ class Cursor:
         start = self.pos
         first = self.buffer[start]
         if not len(first) or int(first.max()) < 0x80:
-            value, width = first.astype(np.uint64), 1
+            value = first.astype(np.uint64)
+            width = np.ones(len(first), np.int64)
         else:
             word = self.words[start]
             stops = ~word & _STOPS
-            mask = stops ^ (stops - _ONE)  # up to the first byte without the bit; all ones if there is no such byte
+            mask = stops ^ (stops - _ONE)  # up to the first stop; all ones if there is none
             value = word & mask & _SEVENS
             for low, high, shift in _SPREAD:
                 value = (value & low) | ((value & high) >> shift)
@@ -108,13 +109,11 @@ class Cursor:
             if int(stops.min()) == 0:
                 long = np.flatnonzero(stops == 0)
                 value[long], width[long] = self._long(long, value[long], path)
-        wrong = start + width > self.end
+        self.pos = start + width
+        wrong = self.pos > self.end
         if wrong.any():
-            self.pos = start + width
             self.fail(wrong, path, "the payload is too short")
             value[wrong] = 0
-        else:
-            self.pos = start + width
         return value
 
     def _long(

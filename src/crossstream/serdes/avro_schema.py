@@ -104,10 +104,9 @@ def parse(text: str, references: References = ()) -> Node:
         raise unusable(text, str(error) or type(error).__name__) from error
 
 
-def fingerprint(text: str) -> str:
-    """Some letters that are the same for the same schema."""
-    made = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
-    return sha256(made.encode()).hexdigest()[:8]
+def fingerprint(texts: Any) -> str:
+    """Some letters that are the same for the same schema: a text, or a list of it and those that it refers to."""
+    return sha256(json.dumps(texts).encode()).hexdigest()[:8]
 
 
 def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
@@ -158,9 +157,10 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
     kind = "record" if given["type"] == "error" else given["type"]
     node = names[name] = Node(kind, name, aliases=tuple(given.get("aliases", ())))
     if kind == "fixed":
-        node.size = given["size"]
-        if not isinstance(node.size, int) or node.size < 0:
-            raise ValueError(f"{node.size!r} is not a size")
+        size = given["size"]
+        if not isinstance(size, int) or size < 0:
+            raise ValueError(f"{size!r} is not a size")
+        node.size = size
         return _with_logical(node, given)
     if kind == "enum":
         node.symbols, node.default = tuple(given["symbols"]), given.get("default")
@@ -197,7 +197,12 @@ def _with_logical(node: Node, given: Mapping[str, Any]) -> Node:
     logical = given.get("logicalType")
     if logical == "decimal" and node.kind in ("bytes", "fixed"):
         precision, scale = given.get("precision"), given.get("scale", 0)
-        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
+        if (
+            isinstance(precision, int)
+            and isinstance(scale, int)
+            and 0 <= scale <= precision
+            and precision > 0
+        ):
             node.logical, node.precision, node.scale = "decimal", precision, scale
     elif logical == "uuid" and (node.kind == "string" or (node.kind == "fixed" and node.size == 16)):
         node.logical = "uuid"
@@ -264,7 +269,9 @@ def column_type(node: Node, within: tuple[Node, ...] = ()) -> pl.DataType | NoCo
         return pl.List(item)
     if node.logical == "decimal":
         if node.precision > DECIMAL_DIGITS[0]:
-            return NoColumn(f"a decimal of {node.precision} digits, and a column has up to {DECIMAL_DIGITS[0]}")
+            return NoColumn(
+                f"a decimal of {node.precision} digits, and a column has up to {DECIMAL_DIGITS[0]}"
+            )
         return pl.Decimal(node.precision, node.scale)
     return _DTYPES[node.logical or node.kind]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +16,10 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_read import Column, Reader, decoded, objects, resolved
+from crossstream.serdes.avro_objects import Build, Column, builder, objects
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_resolve import resolved
+from crossstream.serdes.avro_rows import Read, Write, read_row, row_codec, write_row
 from crossstream.serdes.avro_schema import (
     Node,
     References,
@@ -30,14 +32,16 @@ from crossstream.serdes.avro_schema import (
     unusable,
     with_fields,
 )
+from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.avro_write import checked, fitted, written
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits, reading_of
+from crossstream.serdes.json_typed import TypedJson, has_limits
 from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
 from crossstream.serdes.registry import (
+    FRAME,
     INTERNAL_ID,
     RegistrySettings,
     Strategy,
@@ -131,6 +135,8 @@ class Form(NamedTuple):
     some_columns: pl.DataType | None
     is_narrower: bool
     unfit_for_keys: str | None
+    build: Build | None
+    rows: tuple[Read, Write] | None
 
 
 @lru_cache(maxsize=512)
@@ -143,13 +149,17 @@ def form_of(text: str, references: References, of: TypedJson | None) -> Form:
     title = (record or node).name.rpartition(".")[2] or node.kind
     if of is not None:
         title = type_name(of.type)
-    title = f"{title} {fingerprint(text + json_text.dumps(references))}" if references else f"{title} {fingerprint(text)}"
+    title = f"{title} {fingerprint([text, *map(list, references)] if references else text)}"
     unfit = None
     if any(one.kind == "map" for one in nodes_in(node)):
         unfit = "a map in it has its entries in any order"
-    elif of is not None and any(isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))):
+    elif of is not None and any(
+        isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))
+    ):
         unfit = "a set in it has its items in any order"
-    return Form(node, title, columns, some, of is not None and _is_narrower(node, of.type), unfit)
+    is_narrower = of is not None and _is_narrower(node, of.type)
+    build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
+    return Form(node, title, columns, some, is_narrower, unfit, build, row_codec(node))
 
 
 def _is_narrower(node: Node, kind: Any) -> bool:
@@ -165,7 +175,11 @@ def _is_narrower(node: Node, kind: Any) -> bool:
 
 @lru_cache(maxsize=2048)
 def reader_of(
-    writer: str, writer_references: References, text: str, references: References, names: frozenset[str] | None
+    writer: str,
+    writer_references: References,
+    text: str,
+    references: References,
+    names: frozenset[str] | None,
 ) -> Reader | str:
     """How payloads of a writer are read, some fields of the reader's record or all; a text: why they cannot be."""
     node = parse(text, references)
@@ -179,8 +193,8 @@ def reader_of(
         return error.what
 
 
-Group = tuple[Any, pa.LargeBinaryArray, Reader]
-"""The rows of some payloads, the payloads, and their reader."""
+Group = tuple[Any, pa.LargeBinaryArray, Reader, int]
+"""The rows of some payloads, the payloads, their reader, and the bytes in front of each."""
 
 
 class _AvroValues:
@@ -237,16 +251,53 @@ class _AvroValues:
             return arrays.null_rows(len(values))
         with paused_gc():
             if self.of is not None:
-                dense = self._plain(self.of.instances(dense))
-            payload = written(self.form.node, checked(self.form.node, dense, self.name), self.name)
+                dense = self._plain(dense)
+            plain = checked(self.form.node, dense, self.name)
+            payload = self._few_written(plain) if len(plain) <= arrays.FEW else None
+            if payload is None:
+                payload = written(self.form.node, plain, self.name)
         return self._framed(_with_nulls(payload, there))
 
-    def _plain(self, instances: Sequence[Any]) -> Sequence[Any]:
+    def _few_written(self, plain: Sequence[Any]) -> pa.LargeBinaryArray | None:
+        """The payloads of a few values, one by one; None: it takes columns."""
+        if self.form.rows is None:
+            return None
+        try:
+            return arrays.binary_rows([write_row(self.form.rows[1], value) for value in plain])
+        except Exception:  # whatever is odd, columns say why
+            return None
+
+    def _few_read(self, data: pa.LargeBinaryArray) -> list[Any] | None:
+        """The objects of a few payloads of the declared schema, one by one; None: it takes columns."""
+        head = self._head()
+        if self.form.rows is None or head is None:
+            return None
+        read = self.form.rows[0]
+        try:
+            rows = data.to_pylist()
+            if not all(row is None or row.startswith(head) for row in rows):
+                return None
+            made = [None if row is None else read_row(read, row, len(head)) for row in rows]
+            return made if self.of is None else self._instances(made)
+        except Exception:  # as above
+            return None
+
+    def _head(self) -> bytes | None:
+        """What is in front of payloads of the declared schema."""
+        return b""
+
+    def _plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Instances of the type as dicts and single values."""
+        assert self.of is not None
+        instances = self.of.instances(values)
         try:
             made: Sequence[Any] = msgspec.to_builtins(instances, builtin_types=NATIVE)
-            return made
         except (TypeError, ValueError) as error:
-            raise refusals.misfit(self.name, instances[0], str(error)) from error
+            raise refusals.misfit(self.name, values[0], str(error)) from error
+        if self.form.is_narrower:
+            for row, reason in self._misfits(made).items():
+                raise refusals.unreadable(self.name, values[row], reason)
+        return made
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
@@ -272,16 +323,20 @@ class _AvroValues:
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         with paused_gc():
+            few = self._few_read(data) if len(data) <= arrays.FEW else None
+            if few is not None:
+                return few
             parts = self._read(data, None)
             made: list[Any] = [None] * len(data)
             for rows, column in parts:
-                values = objects(column, self.form.node)
+                build = self.form.build if isinstance(column, pl.Series) else None
+                values = objects(column, self.form.node) if build is None else build(column)  # type: ignore[arg-type]
                 if len(values) == len(data):
                     made = values
                     continue
                 for row, value in zip(rows.tolist(), values, strict=True):
                     made[row] = value
-            return made if self.of is None else self._instances(made)
+            return made if self.of is None or self.form.build is not None else self._instances(made)
 
     def _instances(self, values: list[Any]) -> list[Any]:
         assert self.of is not None
@@ -335,8 +390,8 @@ class _AvroValues:
     def _read(self, data: pa.LargeBinaryArray, names: frozenset[str] | None) -> list[tuple[Any, Column]]:
         groups, faults = self._groups(data, names)
         parts = []
-        for rows, payload, reader in groups:
-            column, found = decoded(reader, payload)
+        for rows, payload, reader, head in groups:
+            column, found = decoded(reader, payload, head)
             faults.update({int(rows[row]): reason for row, reason in found.items()})
             parts.append((rows, column))
         if faults:
@@ -365,9 +420,8 @@ def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl
 
 
 def _there(data: pa.LargeBinaryArray) -> tuple[Any, pa.LargeBinaryArray]:
-    if not data.null_count:
-        return np.arange(len(data)), data
-    return np.flatnonzero(arrays.validity(data)), data.drop_null()
+    there = arrays.validity(data)
+    return (np.arange(len(data)), data) if there is None else (np.flatnonzero(there), data.drop_null())
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,13 +448,18 @@ class Avro(_AvroValues):
         reader = reader_of(self.schema, (), self.schema, (), names)
         assert isinstance(reader, Reader)
         rows, payload = _there(data)
-        return [(rows, payload, reader)] if len(rows) else [], {}
+        return [(rows, payload, reader, 0)] if len(rows) else [], {}
+
+
+_OWN_FRAME = b"\0" + INTERNAL_ID.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfluentAvro(_AvroValues):
-    """See `confluent_avro`. ``schema``: None until the topic is known. ``target``: the subject that it writes for; None:
-    inside the application. ``found``: the subject and id of a schema that comes from the registry.
+    """See `confluent_avro`. ``schema``: None until the topic is known.
+
+    ``target``: the subject that it writes for; None: inside the application. ``found``: the subject and id of a schema
+    that comes from the registry.
     """
 
     registry: RegistrySettings
@@ -423,7 +482,8 @@ class ConfluentAvro(_AvroValues):
 
     @property
     def dtype(self) -> pl.DataType | None:
-        return None if self.schema is None else _AvroValues.dtype.fget(self)  # type: ignore[attr-defined, no-any-return]
+        columns = None if self.schema is None else self.form.columns
+        return None if isinstance(columns, NoColumn) else columns
 
     @property
     def some_columns(self) -> pl.DataType | None:
@@ -469,6 +529,9 @@ class ConfluentAvro(_AvroValues):
             )
         return self.schema, self.references
 
+    def _head(self) -> bytes | None:
+        return _OWN_FRAME
+
     def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         return payload if payload.null_count == len(payload) else put_frames(self._id(), payload)
 
@@ -484,13 +547,14 @@ class ConfluentAvro(_AvroValues):
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         own = self._own_text()
-        ids, payload, faults = split_frames(data)
+        one = _only_id(data)
+        ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
         schemas, unknown = check_ids(self.registry, ids, "AVRO")
         groups: list[Group] = []
         for id in np.unique(ids).tolist():
             if id < 0:
                 continue
-            rows = np.flatnonzero(ids == id)
+            rows = np.arange(len(data)) if one is not None else np.flatnonzero(ids == id)
             reader: Reader | str
             if id in unknown:
                 reader = unknown[id]
@@ -502,6 +566,19 @@ class ConfluentAvro(_AvroValues):
                     reader = f"schema id {id} cannot be read as the declared schema: {reader}"
             if isinstance(reader, str):
                 faults.update(dict.fromkeys(rows.tolist(), reader))
+            elif len(rows) == len(data):
+                groups.append((rows, payload, reader, 0 if one is None else FRAME))
             else:
-                groups.append((rows, payload if len(rows) == len(data) else payload.take(pa.array(rows)), reader))
+                groups.append((rows, payload.take(pa.array(rows)), reader, 0))
         return groups, faults
+
+
+def _only_id(data: pa.LargeBinaryArray) -> int | None:
+    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
+    positions = arrays.offsets(data)
+    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
+        return None
+    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
+    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
+        return None
+    return int.from_bytes(heads[0, 1:].tobytes(), "big")

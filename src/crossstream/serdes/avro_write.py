@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
-from crossstream.serdes.avro_read import below, default_column, objects
+from crossstream.serdes.avro_objects import objects
+from crossstream.serdes.avro_resolve import below, default_column
 from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
@@ -26,7 +27,6 @@ from crossstream.serdes.json_shapes import NoColumn
 
 CHUNK = 16_384
 
-Bytes = pa.LargeBinaryArray
 _NOTHING = pa.scalar(b"", arrays.LARGE_BINARY)
 _FEW_PARTS = 32
 """Columns of bytes that are joined at once."""
@@ -42,7 +42,7 @@ class Target(NamedTuple):
         return Target(self.serde, below(self.path, name))
 
 
-def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> Bytes:
+def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     """The payloads of a column or of objects, none of them null. Raises `SerdeError`."""
     made = [
         joined(_parts(node, values[start : start + CHUNK], Target(serde)), min(CHUNK, len(values) - start))
@@ -51,7 +51,7 @@ def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> Bytes:
     return pa.concat_arrays(made) if made else arrays.null_rows(0)
 
 
-def joined(parts: list[Bytes], rows: int) -> Bytes:
+def joined(parts: list[pa.LargeBinaryArray], rows: int) -> pa.LargeBinaryArray:
     """The bytes of each row, one after the other."""
     if not parts:
         return arrays.binary_array(np.zeros(rows + 1, np.int64), b"")
@@ -61,7 +61,7 @@ def joined(parts: list[Bytes], rows: int) -> Bytes:
     return parts[0]
 
 
-def _parts(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[Bytes]:
+def _parts(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
     if node.kind == "union":
         return _union(node, values, target)
     if isinstance(values, pl.Series) and values.null_count():
@@ -76,7 +76,7 @@ def _parts(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     return _single(node, series, target)
 
 
-def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[Bytes]:
+def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
     if isinstance(values, pl.Series):
         columns: Sequence[Any] = values.struct.unnest().get_columns() if node.fields else []
     else:
@@ -96,7 +96,7 @@ def _is_inside_itself(node: Node) -> bool:
     return id(node) in below
 
 
-def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[Bytes]:
+def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
     rows = len(values)
     null = next((at for at, part in enumerate(node.parts) if part.kind == "null"), None)
     if isinstance(values, pl.Series) and not values.null_count():  # of one type, or null and one
@@ -151,7 +151,7 @@ def _branch_of(node: Node, value: Any, target: Target) -> int:
     raise refusals.misfit(target.serde, value, f"{target.path or 'the value'} is a union of {kinds}")
 
 
-def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[Bytes]:
+def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
     entry: list[tuple[Node, Any, Target]]
     inside = Target(target.serde, f"{target.path}[]")
     if isinstance(values, pl.Series):
@@ -166,8 +166,9 @@ def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     else:
         counts = np.fromiter(map(len, values), np.int64, len(values))
         if node.kind == "map":
-            keys, items = (list(chain.from_iterable(map(get, values))) for get in (dict.keys, dict.values))
-            entry = [(Node("string"), keys, inside), (node.parts[0], items, inside)]
+            texts = [key for value in values for key in value]
+            items = [item for value in values for item in value.values()]
+            entry = [(Node("string"), texts, inside), (node.parts[0], items, inside)]
         else:
             entry = [(node.parts[0], list(chain.from_iterable(values)), inside)]
     total = int(counts.sum())
@@ -191,7 +192,7 @@ def _refuse_doubles(counts: Any, keys: pl.Series, target: Target) -> None:
 # -- single values ----------------------------------------------------------------------------------------
 
 
-def _single(node: Node, series: pl.Series, target: Target) -> list[Bytes]:
+def _single(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinaryArray]:
     kind, logical = node.kind, node.logical
     if beyond_the_calendar(series):
         raise refusals.beyond_the_calendar(target.serde)
@@ -227,12 +228,12 @@ def _single(node: Node, series: pl.Series, target: Target) -> list[Bytes]:
     return [varints(np.diff(arrays.offsets(rows))), rows]
 
 
-def _binary(series: pl.Series) -> Bytes:
+def _binary(series: pl.Series) -> pa.LargeBinaryArray:
     made = series.to_arrow()
     return made if made.type == arrays.LARGE_BINARY else made.cast(arrays.LARGE_BINARY)
 
 
-def _fixed(node: Node, series: pl.Series, target: Target) -> Bytes:
+def _fixed(node: Node, series: pl.Series, target: Target) -> pa.LargeBinaryArray:
     if node.logical == "uuid":
         series = series.str.replace_all("-", "").str.decode("hex", strict=False)
     rows = _binary(series)
@@ -246,9 +247,11 @@ def _fixed(node: Node, series: pl.Series, target: Target) -> Bytes:
     return rows
 
 
-def _decimal(node: Node, series: pl.Series, target: Target) -> list[Bytes]:
+def _decimal(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinaryArray]:
     array = series.to_arrow()
-    little = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 :][: len(array) * 16].reshape(-1, 16)
+    little = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * 16 :][: len(array) * 16].reshape(
+        -1, 16
+    )
     big = little[:, ::-1]
     sign = np.where(big[:, 0] >= 0x80, 0xFF, 0).astype(np.uint8)
     spare = np.cumprod((big[:, :-1] == sign[:, None]) & ((big[:, 1:] >= 0x80) == (sign[:, None] > 0)), axis=1)
@@ -307,7 +310,7 @@ def varint_byte(number: int) -> bytes:
     return bytes([number << 1])
 
 
-def varints(values: Any) -> Bytes:
+def varints(values: Any) -> pa.LargeBinaryArray:
     """Numbers as Avro writes them: zigzag, seven bits to a byte."""
     coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
     most = int(coded.max(initial=0))
@@ -331,15 +334,15 @@ def _ends(sizes: Any) -> Any:
     return made
 
 
-def _same(data: bytes, rows: int) -> Bytes:
+def _same(data: bytes, rows: int) -> pa.LargeBinaryArray:
     return arrays.binary_array(np.arange(rows + 1) * len(data), data * rows)
 
 
-def _buffer(rows: Bytes) -> Any:
+def _buffer(rows: pa.LargeBinaryArray) -> Any:
     return rows.buffers()[2] or b""
 
 
-def spread(rows: Bytes, mask: Any) -> Bytes:
+def spread(rows: pa.LargeBinaryArray, mask: Any) -> pa.LargeBinaryArray:
     """The rows where the mask is true, and empty ones in between."""
     sizes = np.zeros(len(mask), np.int64)
     positions = arrays.offsets(rows)
@@ -348,10 +351,6 @@ def spread(rows: Bytes, mask: Any) -> Bytes:
 
 
 # -- objects ----------------------------------------------------------------------------------------------
-
-
-def _bounds(bits: int) -> Any:
-    return msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)
 
 
 _WIRE: dict[str, Any] = {
@@ -404,12 +403,20 @@ def _wire_record(node: Node, within: tuple[Node, ...]) -> Any:
         if one.default is not NO_DEFAULT:
             value = objects(default_column(one), one.node)[0]
             is_plain = value is None or isinstance(value, str | int | float | bytes)
-            made = msgspec.field(default=value) if is_plain else msgspec.field(default_factory=lambda value=value: value)
+            made = (
+                msgspec.field(default=value)
+                if is_plain
+                else msgspec.field(default_factory=partial(_given, value))
+            )
             member = (*member, made)
         members.append(member)
     names = {f"f{at}": one.name for at, one in enumerate(node.fields)}
     title = node.name.rpartition(".")[2] or "record"
     return msgspec.defstruct(title, members, rename=names, kw_only=True, gc=False, forbid_unknown_fields=True)
+
+
+def _given(value: Any) -> Any:
+    return value
 
 
 def checked(node: Node, values: Sequence[Any], serde: str) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 UTC_MICROS = pl.Datetime("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -37,8 +38,8 @@ _SCALARS = {
     18: pl.Int64(),
 }
 """By the number of the type in `FieldDescriptor`."""
-_GROUP, _MESSAGE, _ENUM = 10, 11, 14
-_WRAPPERS = frozenset(
+_DOUBLE, _FLOAT, _GROUP, _MESSAGE, _ENUM = 1, 2, 10, 11, 14
+WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
@@ -118,7 +119,7 @@ def _item(descriptor: Any, within: tuple[str, ...]) -> Item:
         return UTC_MICROS, _micros, lambda v: _set_time(inner, _since_epoch(v)), True
     if inner.full_name == "google.protobuf.Duration":
         return pl.Duration("us"), _micros, lambda v: _set_time(inner, _length(v)), True
-    if inner.full_name in _WRAPPERS:
+    if inner.full_name in WRAPPERS:
         scalar = _SCALARS[inner.fields_by_name["value"].type]
         return scalar, lambda v: v.value, lambda v: _class_of(inner)(value=v), True
     if inner.full_name in within:
@@ -133,7 +134,7 @@ def _same(value: Any) -> Any:
 
 
 def _class_of(descriptor: Any) -> Any:
-    from google.protobuf import message_factory
+    from google.protobuf import message_factory  # type: ignore[import-untyped]
 
     return message_factory.GetMessageClass(descriptor)
 
@@ -172,7 +173,8 @@ def _set_time(descriptor: Any, micros: int) -> Any:
 
 def plain_of(message: Any) -> dict[str, Any]:
     """A message as a dict of its columns' values."""
-    return _plain(message, fields_of(type(message)).fields)
+    kind: Any = type(message)
+    return _plain(message, fields_of(kind).fields)
 
 
 def _plain(message: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
@@ -304,7 +306,7 @@ def _files(file: Any) -> list[Any]:
 
 
 def _syntax(file: Any) -> str:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
     return str(FileDescriptorProto.FromString(file.serialized_pb).syntax)
 
@@ -347,43 +349,47 @@ def write_columns(values: pl.Series, known: Columnar) -> pa.LargeBinaryArray:
 def _as_maps(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The array with maps where the type has some; null lists become empty."""
     if pa.types.is_map(kind):
-        keys, items = array.values.flatten()
-        offsets = array.offsets.cast(pa.int32())
-        return pa.MapArray.from_arrays(
-            offsets, _as_maps(keys, kind.key_type), _as_maps(items, kind.item_type), type=kind
-        )
+        offsets, entries = _items(array)
+        keys, items = entries.flatten()
+        pairs = _as_maps(keys, kind.key_type), _as_maps(items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets.cast(pa.int32()), *pairs, type=kind)
     if pa.types.is_struct(kind):
-        children = [_as_maps(child, field.type) for child, field in zip(array.flatten(), kind, strict=True)]
+        children = [_as_maps(child, one.type) for child, one in zip(array.flatten(), kind, strict=True)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pa.types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(
-            array.offsets, _as_maps(array.values, kind.value_type), type=kind
-        )
+        offsets, items = _items(array)
+        return pa.LargeListArray.from_arrays(offsets, _as_maps(items, kind.value_type), type=kind)
     return array.cast(kind)
 
 
-def enums_known(values: pl.Series, descriptor: Any) -> bool:
-    """Whether each text for an enum is one of its names: `ptars` writes others as nothing."""
-    for field in descriptor.fields:
-        inner = field.message_type
-        if field.enum_type is None and (inner is None or not _has_enums(inner)):
-            continue
-        column = values.struct.field(field.name)
-        if is_repeated(field):
-            column = column.drop_nulls().explode()
-        column = column.drop_nulls()
-        if field.enum_type is not None:
-            names = [one.name for one in field.enum_type.values]
-            if not column.is_in(names).all():
-                return False
-        elif not enums_known(column, inner):
-            return False
-    return True
+def _items(array: pa.LargeListArray) -> tuple[pa.Array, pa.Array]:
+    """The offsets from 0, and only the items that the lists have."""
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return pc.subtract(array.offsets, first), array.values.slice(first, last - first)
 
 
-@lru_cache(maxsize=512)
-def _has_enums(descriptor: Any) -> bool:
-    return any(
-        field.enum_type is not None or (field.message_type is not None and _has_enums(field.message_type))
-        for field in descriptor.fields
+def writes_alike(values: pl.Series, descriptor: Any) -> bool:
+    """Whether `ptars` writes what Protobuf writes: it drops texts that are no names of an enum, and signs of zeros."""
+    return all(
+        _field_alike(values.struct.field(one.name), one) for one in descriptor.fields if _to_check(one)
     )
+
+
+def _field_alike(column: pl.Series, field: Any) -> bool:
+    if is_repeated(field):
+        column = column.drop_nulls().explode()
+    column = column.drop_nulls()
+    if field.message_type is not None:
+        return writes_alike(column, field.message_type)
+    if field.enum_type is not None:
+        return bool(column.is_in([one.name for one in field.enum_type.values]).all())
+    zeros = column.filter(column == 0)
+    return not (1 / zeros < 0).any()
+
+
+@lru_cache(maxsize=4096)
+def _to_check(field: Any) -> bool:
+    inner = field.message_type
+    if inner is None:
+        return field.enum_type is not None or field.type in (_DOUBLE, _FLOAT)
+    return inner.full_name not in WRAPPERS and any(map(_to_check, inner.fields))

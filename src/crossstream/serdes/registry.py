@@ -513,9 +513,19 @@ def put_frames(
     return pc.binary_join_element_wise(head, payload, pa.scalar(b"", arrays.LARGE_BINARY))
 
 
-def looks_framed(row: bytes) -> bool:
-    """Whether a row that another serde cannot read looks like a frame."""
-    return len(row) > FRAME and row[0] == 0
+def frame_hint(row: bytes | None) -> str:
+    """What to add to the reason why another serde cannot read a row, if it looks like a frame."""
+    if (
+        row is None
+        or len(row) < FRAME
+        or row[0] != 0
+        or not 0 < (id := int.from_bytes(row[1:FRAME], "big")) < 2**31
+    ):
+        return ""
+    return (
+        f"; this looks like the frame of a schema registry (schema id {id}): use serdes.confluent_avro(…), "
+        "serdes.confluent_json(…) or serdes.confluent_protobuf(…)"
+    )
 
 
 def check_ids(

@@ -82,14 +82,18 @@ def typed(draw: Any, names: Iterator[int] | None = None, depth: int = 3, unions:
         if draw(st.booleans()):
             return Typed({"type": "bytes", **logical}, _decimals(precision, scale))
         size = draw(st.integers((10**precision).bit_length() // 8 + 1, 18))
-        return Typed({"type": "fixed", "name": f"D{next(names)}", "size": size, **logical}, _decimals(precision, scale))
+        return Typed(
+            {"type": "fixed", "name": f"D{next(names)}", "size": size, **logical}, _decimals(precision, scale)
+        )
     if kind == "fixed":
         size = draw(st.integers(0, 20))
         schema = {"type": "fixed", "name": f"F{next(names)}", "size": size}
         return Typed(schema, st.binary(min_size=size, max_size=size))
     if kind == "enum":
         symbols = [f"S{at}" for at in range(draw(st.integers(1, 5)))]
-        return Typed({"type": "enum", "name": f"E{next(names)}", "symbols": symbols}, st.sampled_from(symbols))
+        return Typed(
+            {"type": "enum", "name": f"E{next(names)}", "symbols": symbols}, st.sampled_from(symbols)
+        )
     if kind == "record":
         return draw(records(names, depth - 1, unions))
     if kind == "array":
@@ -122,7 +126,11 @@ def records(draw: Any, names: Iterator[int] | None = None, depth: int = 2, union
     names = count() if names is None else names
     name = f"R{next(names)}"
     fields = [(f"f{at}", draw(typed(names, depth, unions))) for at in range(draw(st.integers(0, 4)))]
-    schema = {"type": "record", "name": name, "fields": [{"name": one, "type": part.schema} for one, part in fields]}
+    schema = {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": one, "type": part.schema} for one, part in fields],
+    }
     return Typed(schema, st.fixed_dictionaries({one: part.values for one, part in fields}))
 
 

@@ -67,7 +67,9 @@ def _order(rng: random.Random) -> Any:
 
 def _basket(rng: random.Random) -> Any:
     return {
-        "lines": [{"sku": "s" * rng.randrange(20), "count": rng.choice([None, 7])} for _ in range(rng.randrange(4))],
+        "lines": [
+            {"sku": "s" * rng.randrange(20), "count": rng.choice([None, 7])} for _ in range(rng.randrange(4))
+        ],
         "tags": {str(at): "x" for at in range(rng.randrange(3))},
         "rates": [rng.random() for _ in range(rng.choice([0, 0, 1, 3]))],
         "nothing": [None] * rng.randrange(3),
@@ -112,7 +114,9 @@ def _check(schema: Any, make: Any, rows: int, seed: int) -> None:
     column = pa.array(wire, pa.large_binary())
     with pytest.raises(SerdeError, match=r"^\[CS-402\]"):
         serde.decode_series(column, ["size"] if schema is UNIONS else None)
-    assert {row for row, _ in find_invalid(serde, column, ["size"] if schema is UNIONS else None, "series")} == bad.keys()
+    assert {
+        row for row, _ in find_invalid(serde, column, ["size"] if schema is UNIONS else None, "series")
+    } == bad.keys()
 
 
 @pytest.mark.parametrize(("schema", "make"), [(ORDER, _order), (NESTED, _basket), (UNIONS, _event)])
@@ -153,10 +157,18 @@ NUMBERS = {"type": "array", "items": "long"}
         (["null", "long"], b"\x04", "a branch that the union does not have"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "a number that no symbol has"),
         (NUMBERS, b"\x04\x02\x02", "the payload is too short"),
-        (NUMBERS, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x02", "more items than the payload has bytes for"),
+        (
+            NUMBERS,
+            b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x02",
+            "more items than the payload has bytes for",
+        ),
         (NUMBERS, b"\x01\xfe\x7f\x02\x00", "a block that is longer than the payload"),
         ({"type": "array", "items": "null"}, b"\xd2\x0f\x00", "more than 1000 items without bytes"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x02\x64", "a decimal of more than 2 digits"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 2},
+            b"\x02\x64",
+            "a decimal of more than 2 digits",
+        ),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x00", "a decimal of no bytes"),
         ({"type": "int", "logicalType": "date"}, b"\xfe\xff\xff\xff\x0f", "a date beyond its range"),
         ({"type": "string", "logicalType": "uuid"}, b"\x02a", "text that is not a UUID"),
@@ -186,7 +198,10 @@ def test_a_type_inside_itself_has_objects_and_a_depth() -> None:
     node = {
         "type": "record",
         "name": "Node",
-        "fields": [{"name": "value", "type": "int"}, {"name": "next", "type": ["null", "Node"], "default": None}],
+        "fields": [
+            {"name": "value", "type": "int"},
+            {"name": "next", "type": ["null", "Node"], "default": None},
+        ],
     }
     serde = serdes.avro(node)
     assert serde.dtype is None

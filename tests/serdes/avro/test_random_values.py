@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
+from crossstream.serdes.avro_objects import objects
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_schema import parse, schema_text
+from crossstream.serdes.avro_serde import reader_of
 from crossstream.serdes.serde import find_invalid
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
 
@@ -24,12 +28,30 @@ def _rows(rows: list[bytes | None]) -> pa.LargeBinaryArray:
 def test_objects_are_those_of_fastavro(data: Any) -> None:
     made = data.draw(typed() | records())
     values = data.draw(st.lists(made.values.filter(lambda value: value is not None), max_size=5))
+    values = values * data.draw(st.sampled_from([1, 17]))  # one by one, and in columns
     serde = serdes.avro(made.schema)
     wire = serde.encode_objects(values)
     if '"decimal"' not in _text(made.schema):  # where fastavro writes a byte too many for -128
         assert wire.to_pylist() == [write(made.schema, value) for value in values]
     assert comparable([read(made.schema, row) for row in wire.to_pylist()]) == comparable(values)
     assert comparable(serde.decode_objects(wire)) == comparable(values)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_single_rows_are_those_of_columns(data: Any) -> None:
+    made = data.draw(records(unions=False))
+    value = data.draw(made.values)
+    serde = serdes.avro(made.schema)
+    wire = serde.encode_objects([value] * 17)  # too many for one by one
+    assert serde.serialize(value) == wire[0].as_py()
+    row = _damaged(data, wire[0].as_py(), wire[0].as_py()) if data.draw(st.booleans()) else wire[0].as_py()
+    rows = _rows([row] * 17)
+    if find_invalid(serde, rows, way="objects"):
+        with pytest.raises(SerdeError, match=r"^\[CS-402\]"):
+            serde.deserialize(row)
+    else:
+        assert comparable(serde.deserialize(row)) == comparable(serde.decode_objects(rows)[0])
 
 
 @settings(max_examples=60)
@@ -55,7 +77,7 @@ def test_columns_hold_the_same(data: Any) -> None:
 def test_damaged_payloads_are_right_or_refused_and_take_no_neighbour(data: Any) -> None:
     made = data.draw(typed() | records())
     there = made.values.filter(lambda value: value is not None)
-    values = data.draw(st.lists(there, min_size=1, max_size=6))
+    values = data.draw(st.lists(there, min_size=1, max_size=6)) * data.draw(st.sampled_from([1, 17]))
     rows = [write(made.schema, value) for value in values]
     at = data.draw(st.integers(0, len(rows) - 1))
     rows[at] = _damaged(data, rows[at], data.draw(st.sampled_from(rows)))
@@ -104,17 +126,17 @@ def test_a_reader_with_another_schema(data: Any) -> None:
     made = data.draw(records(unions=False))
     values = data.draw(st.lists(made.values, max_size=5))
     reader = _evolved(data, made.schema)
-    writer = serdes.avro_serde.reader_of(_text(made.schema), (), _text(reader), (), None)
+    writer = reader_of(_text(made.schema), (), _text(reader), (), None)
     assert not isinstance(writer, str), writer
-    column, faults = serdes.avro_read.decoded(writer, _rows([write(made.schema, value) for value in values]))
+    column, faults = decoded(writer, _rows([write(made.schema, value) for value in values]))
     assert not faults
-    found = serdes.avro_read.objects(column, serdes.avro_schema.parse(_text(reader)))
+    found = objects(column, parse(_text(reader)))
     expected = [read(made.schema, write(made.schema, value), reader) for value in values]
     assert comparable(_loose(found)) == comparable(_loose(expected))
 
 
 def _text(schema: Any) -> str:
-    return serdes.avro_schema.schema_text(schema)
+    return schema_text(schema)
 
 
 def _loose(value: Any) -> Any:
@@ -153,7 +175,9 @@ def _evolved(data: Any, schema: Any) -> Any:
         if data.draw(st.booleans()):
             field["aliases"], field["name"] = [field["name"]], f"new_{field['name']}"
     for at, (kind, default) in enumerate(data.draw(st.lists(st.sampled_from(DEFAULTS), max_size=2))):
-        fields.insert(data.draw(st.integers(0, len(fields))), {"name": f"d{at}", "type": kind, "default": default})
+        fields.insert(
+            data.draw(st.integers(0, len(fields))), {"name": f"d{at}", "type": kind, "default": default}
+        )
     return {**schema, "fields": fields}
 
 

@@ -13,7 +13,9 @@ from crossstream.serdes.registry import FRAME, Frames, put_frames, split_frames,
 IDS = st.integers(0, 2**31 - 1)
 FRAMES = st.tuples(IDS, st.binary(max_size=20))
 ROWS = st.lists(st.none() | FRAMES, max_size=30)
-ANYTHING = st.lists(st.none() | st.binary(max_size=12) | st.binary(max_size=8).map(lambda b: b"\0" + b), max_size=30)
+ANYTHING = st.lists(
+    st.none() | st.binary(max_size=12) | st.binary(max_size=8).map(lambda b: b"\0" + b), max_size=30
+)
 
 
 def array(rows: list[bytes | None], skipped: int = 0) -> pa.LargeBinaryArray:

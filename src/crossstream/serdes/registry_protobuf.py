@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.protobuf_columns import (
+    WRAPPERS,
     Fields,
     arrow_type,
     columnar,
-    enums_known,
     fields_of,
     message_of,
     plain_of,
     read_columns,
     write_columns,
+    writes_alike,
 )
 from crossstream.serdes.registry import (
     INTERNAL_ID,
@@ -62,7 +63,11 @@ def confluent_protobuf(
     looked up, and never registered. Columns: a struct of the message's fields.
     """
     descriptor = getattr(message, "DESCRIPTOR", None)
-    if not hasattr(descriptor, "full_name") or not hasattr(message, "FromString"):
+    if (
+        not isinstance(message, type)
+        or not hasattr(descriptor, "full_name")
+        or not hasattr(message, "FromString")
+    ):
         raise SerdeError(
             f"{refusals.show(message)} is not a class of Protobuf messages",
             code="CS-404",
@@ -113,8 +118,12 @@ class ConfluentProtobuf:
     @property
     def unfit_for_keys(self) -> str | None:
         """As `key_fault`."""
-        name = map_in(self.message.DESCRIPTOR, ())
-        return None if name is None else f"the entries of the map {name} have no order"
+        name = ambiguous(self.message.DESCRIPTOR, ())
+        return (
+            None
+            if name is None
+            else f"the field {name} is a map or a wrapper, which may be written in two ways"
+        )
 
     def read_from(self, topic: str | None, is_key: bool) -> Serde:
         """As `ForTopic.read_from`: any schema of this message is read, whatever its subject."""
@@ -145,9 +154,12 @@ class ConfluentProtobuf:
         there = fitted.is_not_null()
         dense = fitted.filter(there)
         known = columnar(self.message)
-        if known is None or not known.canonical or not enums_known(dense, self.message.DESCRIPTOR):
-            return self.encode_objects(fitted.to_list())
-        return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+        if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
+            try:
+                return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+            except pa.ArrowInvalid:
+                pass  # a null key of a map, for instance: the slow way says where
+        return self.encode_objects(fitted.to_list())
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         payload = self._payload(data)
@@ -264,8 +276,8 @@ def _with_nulls(series: pl.Series, there: arrays.Mask) -> pl.Series:
 def _begins_with(data: pa.LargeBinaryArray, head: bytes) -> arrays.Mask:
     if not len(data):
         return np.zeros(0, np.bool_)
-    starts = pc.starts_with(data, head)
-    return pc.fill_null(starts, False).to_numpy(zero_copy_only=False)
+    found: arrays.Mask = pc.fill_null(pc.starts_with(data, head), False).to_numpy(zero_copy_only=False)
+    return found
 
 
 # Columns to write
@@ -373,15 +385,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the frame has no valid message indexes")
 
 
-def map_in(descriptor: Any, within: tuple[str, ...]) -> str | None:
-    """The name of a map that a message contains."""
+def ambiguous(descriptor: Any, within: tuple[str, ...]) -> str | None:
+    """The name of a map or a wrapper that a message contains."""
     for one in descriptor.fields:
         inner = one.message_type
         if inner is None or inner.full_name in within:
             continue
-        if inner.GetOptions().map_entry:
+        if inner.GetOptions().map_entry or inner.full_name in WRAPPERS:
             return str(one.name)
-        found = map_in(inner, (*within, inner.full_name))
+        found = ambiguous(inner, (*within, inner.full_name))
         if found is not None:
             return found
     return None
@@ -390,7 +402,7 @@ def map_in(descriptor: Any, within: tuple[str, ...]) -> str | None:
 @lru_cache(maxsize=1024)
 def message_name(schema: str, path: tuple[int, ...]) -> str | None:
     """The full name of a message of a registered file; None: no descriptor, or no such message in it."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))
@@ -448,7 +460,7 @@ def received(message: Shipped) -> Any:
     except (ImportError, AttributeError):
         pass
     try:
-        from google.protobuf import descriptor_pool, message_factory
+        from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
     except ImportError as error:
         raise ConfigError(
             f"Protobuf is not installed here: {error}",
