@@ -332,18 +332,28 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def read_columns(wire: pa.LargeBinaryArray, known: Columnar) -> pl.Series:
     """Messages (no nulls) as a column of structs. Raises `ValueError` if any is not one."""
-    rows = known.handler.array_to_record_batch(wire.cast(pa.binary()))
+    rows = _safely(known.handler.array_to_record_batch, wire.cast(pa.binary()))
     return pl.Series("", rows.to_struct_array().cast(known.arrow))
 
 
+def _safely(call: Callable[[Any], Any], given: Any) -> Any:
+    """What `ptars` gives. It panics on some rows, as on a map without a value: that is a `ValueError`, too."""
+    try:
+        return call(given)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from None
+
+
 def write_columns(values: pl.Series, known: Columnar) -> pa.LargeBinaryArray:
-    """The bytes of structs (no nulls), which have the columns of the message."""
+    """The bytes of structs (no nulls), which have the columns of the message. Raises `ValueError` for null keys."""
     array = values.to_arrow(compat_level=pl.CompatLevel.oldest())
     columns = [
         _as_maps(column, field.type) for column, field in zip(array.flatten(), known.schema, strict=True)
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=known.schema)
-    return known.handler.record_batch_to_array(rows).cast(pa.large_binary())
+    return _safely(known.handler.record_batch_to_array, rows).cast(pa.large_binary())
 
 
 def _as_maps(array: pa.Array, kind: pa.DataType) -> pa.Array:

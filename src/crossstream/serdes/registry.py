@@ -275,6 +275,7 @@ class Connection:
                     self._settings, subject, kind, refused, auto_register
                 ) from refused.__cause__
             self._ids[key] = found
+            self._schemas.setdefault(found, Registered(found, kind, text, _flat(references)))
             return found
 
     def version_of(self, subject: str, version: int | None) -> Registered:
@@ -348,6 +349,15 @@ class Connection:
                     raise _away(self._settings, what, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+
+def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
+    """As `Registered.references`."""
+    found: dict[str, str] = {}
+    for name, text, others in references:
+        found.update(_flat(others))
+        found.setdefault(name, text)
+    return tuple(found.items())
 
 
 class _Refused(Exception):

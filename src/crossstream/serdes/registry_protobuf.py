@@ -157,7 +157,7 @@ class ConfluentProtobuf:
         if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
             try:
                 return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
-            except pa.ArrowInvalid:
+            except ValueError:
                 pass  # a null key of a map, for instance: the slow way says where
         return self.encode_objects(fitted.to_list())
 

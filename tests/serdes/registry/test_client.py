@@ -40,7 +40,10 @@ def test_a_schema_is_asked_for_once(server: Registry) -> None:
     assert latest(settings, "a-value")[:3] == (1, "AVRO", '"int"')
     assert latest(settings, "a-value").version == 1
     assert server.asked.count("POST /subjects/a-value/versions") == 1
-    assert server.asked.count("GET /schemas/ids/1") <= 1
+    assert "GET /schemas/ids/1" not in server.asked
+    module._connection.cache_clear()
+    assert schema_of(settings, id) == schema_of(settings, id) == (1, "AVRO", '"int"', (), None)
+    assert server.asked.count("GET /schemas/ids/1") == 1
 
 
 def test_an_unknown_id_is_not_asked_for_again_at_once(server: Registry) -> None:
@@ -54,6 +57,7 @@ def test_an_unknown_id_is_not_asked_for_again_at_once(server: Registry) -> None:
 def test_a_registry_that_is_away_is_waited_for(server: Registry) -> None:
     settings = of(server)
     register(settings, "a-value", "AVRO", '"int"')
+    module._connection.cache_clear()
     server.answers = [(503, b"starting"), (500, {"error_code": 50003, "message": "no leader"}), (429, b"")]
     assert schema_of(settings, 1).text == '"int"'
 
@@ -186,7 +190,10 @@ def test_a_subject_that_does_not_exist(server: Registry) -> None:
 def test_references_are_registered_first_and_read_with_the_schema(server: Registry) -> None:
     inner = module.Reference("b", '"string"')
     id = register(of(server), "a-value", "AVRO", '"b"', [module.Reference("c", '"int"', (inner,)), inner])
-    assert schema_of(of(server), id).references == (("b", '"string"'), ("c", '"int"'))
+    written = schema_of(of(server), id)
+    assert written.references == (("b", '"string"'), ("c", '"int"'))
+    module._connection.cache_clear()
+    assert schema_of(of(server), id) == written
 
 
 def test_settings() -> None:
