@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes.avro_read import decoded, resolved
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import Node as AvroNode
 from crossstream.serdes.avro_schema import References, parse
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
