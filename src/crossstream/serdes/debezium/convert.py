@@ -205,6 +205,14 @@ def _of_text(raw: pl.Series, dtype: Any) -> pl.Series | None:
         return raw.str.replace(_OFFSET, "").str.to_time("%H:%M:%S%.f", strict=True)
     if not isinstance(dtype, pl.Datetime):
         return None
+    try:  # as connectors write it
+        times = raw.str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", time_unit=dtype.time_unit, strict=True)
+        return times.dt.replace_time_zone(dtype.time_zone and "UTC")
+    except pl.exceptions.PolarsError:
+        return _with_offsets(raw, dtype)
+
+
+def _with_offsets(raw: pl.Series, dtype: Any) -> pl.Series:
     text = (
         raw.str.replace(r"Z$", "+00:00")
         .str.replace(r"^(\S+) ", "${1}T")
