@@ -59,9 +59,17 @@ def test_settings_that_do_not_fit(row, settings, what):
     ("method", "arguments", "what"),
     [
         ("table", {"source": Note}, "source is"),
-        ("table", {"source": cs.debezium(Note), "consumed": cs.Consumed(value=serdes.json())}, "come from source"),
+        (
+            "table",
+            {"source": cs.debezium(Note), "consumed": cs.Consumed(value=serdes.json())},
+            "come from source",
+        ),
         ("global_table", {"source": cs.debezium(Note)}, "a global table cannot"),
-        ("global_table", {"source": cs.debezium({"id": pl.Int64}, ordered_by="ts_ms")}, "a global table cannot"),
+        (
+            "global_table",
+            {"source": cs.debezium({"id": pl.Int64}, ordered_by="ts_ms")},
+            "a global table cannot",
+        ),
     ],
 )
 def test_tables_that_do_not_fit(method, arguments, what):

@@ -49,8 +49,8 @@ def debezium(
 
     Records without a schema do not say what numbers mean. ``units``: what times count, of all fields or of each.
     ``scales``: the digits after the point of decimals in base64. ``decimals="string"``: decimals are text
-    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it, "delete" deletes
-    all rows from before it, by ``ordered_by``.
+    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it,
+    "delete" deletes all rows from before it, by ``ordered_by``.
 
     Raises `TopologyError` (CS-101) for settings that do not fit the type.
 

@@ -82,7 +82,10 @@ class Plain:
 
 some_rows = st.lists(
     st.builds(
-        Plain, st.integers(-(2**63), 2**63 - 1), st.text() | st.none(), st.floats(allow_nan=False, allow_infinity=False)
+        Plain,
+        st.integers(-(2**63), 2**63 - 1),
+        st.text() | st.none(),
+        st.floats(allow_nan=False, allow_infinity=False),
     ),
     min_size=1,
     max_size=80,

@@ -19,7 +19,7 @@ class CompleteRowsRunner(Runner):
 
     def by_key(self) -> bool:
         """Not with truncates, which are for all keys."""
-        return self.node.unwrap.truncate != "delete"
+        return bool(self.node.unwrap.truncate != "delete")
 
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])

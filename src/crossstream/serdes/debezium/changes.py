@@ -361,7 +361,9 @@ def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Even
 
 def _truncates(reading: _Reading, rows: np.ndarray, all_: np.ndarray, events: Events) -> Part:
     if events.positions is None or (events.positions[all_] == NO_POSITION).any():
-        raise bad(f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known")
+        raise bad(
+            f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known"
+        )
     none = pa.nulls(len(all_), pa.large_binary())
     part = _deletes(reading, rows[all_], none, events.positions[all_])
     return part._replace(truncates=np.ones(len(all_), bool))

@@ -39,7 +39,9 @@ def test_two_joins_and_a_count(form, every, whole, monkeypatch):
     bought = lines.join(
         orders,
         foreign_key="order_id",
-        joiner=pl.struct(article=left.field("article"), customer_id=right.field("customer_id").cast(pl.Int64)),
+        joiner=pl.struct(
+            article=left.field("article"), customer_id=right.field("customer_id").cast(pl.Int64)
+        ),
     )
     named = bought.join(
         customers,
@@ -49,7 +51,9 @@ def test_two_joins_and_a_count(form, every, whole, monkeypatch):
     )
     named.group_by("name").agg(count=agg.count(), materialized=cs.Materialized(store="counts"))
     with cs.TopologyTestDriver(builder.build(), partitions=2, commit_every=every) as driver:
-        topics = {name: driver.create_input_topic(name, BYTES, BYTES) for name in ("customers", "orders", "lines")}
+        topics = {
+            name: driver.create_input_topic(name, BYTES, BYTES) for name in ("customers", "orders", "lines")
+        }
         arrived = [(one.timestamp, name, one) for name in topics for one in records("changes", form, name)]
         for _, name, one in sorted(arrived, key=lambda it: it[0]):
             topics[name].pipe_input(one.key, one.value, one.timestamp, partition=one.partition)

@@ -126,7 +126,16 @@ def of_sql(scenario: str, table: str) -> list[dict[str, Any]]:
 
 def cases() -> list[Any]:
     found = []
-    for scenario in ("changes", "transactions", "toast", "schema", "snapshot", "incremental", "blocking", "replay"):
+    for scenario in (
+        "changes",
+        "transactions",
+        "toast",
+        "schema",
+        "snapshot",
+        "incremental",
+        "blocking",
+        "replay",
+    ):
         for table in recordings.tables(scenario):
             if table in TABLES and table != "settings":  # that one is truncated
                 found += [(scenario, form, table) for form in recordings.formats(scenario)]
