@@ -355,8 +355,8 @@ def _state(commands: Commands) -> None:
     add = _group(
         commands,
         "state",
-        "inspect, verify and rescale the state of an application",
-        "Shows what a state folder holds, checks its files, or changes its number of state partitions.",
+        "inspect, verify, rescale, back up and fork the state of an application",
+        "Shows what a state folder holds, checks its files, copies it, or changes its number of state partitions.",
         "state",
     )
     inspect = add(
@@ -371,8 +371,30 @@ def _state(commands: Commands) -> None:
         "change the number of state partitions of a stopped application",
         "Changes the number of state partitions. The application does the same when it starts with another one.",
     )
-    for parser in (inspect, verify, rescale):
+    backup = add(
+        "backup",
+        "copy the newest commit, also while the application runs",
+        "Copies the state after the newest commit to an empty folder or URI. The application may run. On one file "
+        "system the files are hard links; else they are copied and checked.",
+    )
+    restore = add("restore", "copy a backup to an empty state folder")
+    fork = add(
+        "fork",
+        "give a second application the state of this one, without copying it",
+        "Makes a second application that continues from the newest commit of the first, which may run. On one file "
+        "system the files are hard links; else they are copied.",
+    )
+    restore.add_argument("backup", type=some, metavar="BACKUP")
+    for parser in (inspect, verify, rescale, backup, restore, fork):
         parser.add_argument("state_dir", type=some, metavar=STATE)
+    backup.add_argument("target", type=some, metavar="TARGET")
+    restore.add_argument(
+        "--repeat-results",
+        action="store_true",
+        help="at exactly_once: write the results since the backup a second time",
+    )
+    fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
+    fork.add_argument("--application-id", metavar="ID", required=True, help="the name of the second application")
     inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
         add_format(parser, "table", "json")

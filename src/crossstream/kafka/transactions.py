@@ -147,12 +147,15 @@ class TransactionPublisher:
         """Before the first batch of a run: marks the state, so that a mark that is missing later has been lost.
 
         ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way. Raises
-        `SinkError` (CS-651 to CS-654) if the brokers do not answer or refuse.
+        `StateError` CS-741 if it is of a later batch, `SinkError` (CS-651 to CS-654) if the brokers do not answer or
+        refuse.
         """
         self._topic = topic
 
         def once() -> None:
             mark = self._ready(state)
+            if mark is not None and mark.state == state and mark.batch > newest:
+                raise _older(self.application, newest, mark.batch)
             if mark is None or mark.state != state or mark.batch < newest:
                 self._transaction(Mark(state, newest), ())
 
@@ -262,6 +265,17 @@ class TransactionPublisher:
         if writer is not None:
             with suppress(KafkaException):
                 writer.close()
+
+
+def _older(application: str, newest: int, published: int) -> StateError:
+    """State that was restored: other batches would get numbers that are marked already, and be left out."""
+    return StateError(
+        f"the state ends at batch {newest}, but results up to batch {published} are in Kafka",
+        code="CS-741",
+        where={"application": application, "group": f"{application}.published"},
+        next="use the newest state; or make a copy of this one that writes these results again: "
+        "crossstream state restore BACKUP STATE_DIR --repeat-results",
+    )
 
 
 def _lost(application: str, topic: str, batch: int) -> StateError:
