@@ -407,11 +407,17 @@ def _broker(commands: Commands) -> None:
         commands, "broker", help, "A single-node Kafka on this machine, in the background.", "development"
     )
     start = add("start", "start it; returns when it answers")
-    stop = add("stop", "stop it; its topics stay")
+    stop = add("stop", "stop it, and the registry and Connect beside it; its topics stay")
     status = add("status", "report whether it runs")
     for parser in (start, stop, status):
         parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
     add_options(start, ("--dir", "DIR", some, "folder of topics and log (default: in the cache, by port)"))
+    for name, default, what in (
+        ("registry", 8081, "Apicurio Registry, a schema registry with Confluent's interface"),
+        ("connect", 8083, "Kafka Connect with Debezium's connector for Postgres"),
+    ):
+        help = f"also start {what} (default port: {default})"
+        start.add_argument(f"--{name}", nargs="?", type=port, const=default, metavar="PORT", help=help)
 
 
 def _doctor(commands: Commands) -> None:
