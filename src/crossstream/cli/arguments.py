@@ -236,6 +236,13 @@ def _run(commands: Commands) -> None:
     parser.add_argument("file", metavar=FILE)
     parser.add_argument("--once", action="store_true", help="process the records of this moment, then exit")
     parser.add_argument(
+        "--restarts",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="start again up to N times in a row, after failures that a start can cure (default: %(default)s)",
+    )
+    parser.add_argument(
         "--format",
         choices=("auto", "live", "json"),
         default="auto",
@@ -265,6 +272,9 @@ def _run(commands: Commands) -> None:
         ("--on-lost-records", "fail|skip", None, "when records were deleted before they were read"),
         ("--on-lost-state", "fail|restart", None, "when Kafka has offsets, but the state folder is empty"),
         ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
+        ("--health-port", "PORT", port, "answer GET /health and /ready here"),
+        ("--health-host", "ADDRESS", some, "where it listens; default: 127.0.0.1, this machine only"),
+        ("--health-patience", "DURATION", duration, "a batch that takes longer counts as stuck; default: 10 minutes"),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
     )
     settings.add_argument(
