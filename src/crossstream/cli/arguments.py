@@ -177,7 +177,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _topics, _query, _state, _broker, _doctor, _bench):
+    for add in (_demo, _run, _describe, _plan, _topics, _query, _state, _broker, _doctor, _bench):
         add(commands)
     return parser
 
@@ -296,6 +296,21 @@ def _describe(commands: Commands) -> None:
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
     add_options(parser, ("--partitions", "N", positive, "state partitions, for --plan"))
+
+
+def _plan(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "plan",
+        "say what a topology keeps, loses and needs of a state",
+        "Compares the topology of a file with a state folder: stores that stay, change, are new or gone; topics that "
+        "continue or begin; whether the application would start. Writes nothing. Exit code 1 if it would not start.",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--against", type=some, metavar=STATE, required=True, help="the state, a folder or URI")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, ("--application-id", "ID", str, "default: as crossstream run takes it"))
+    parser.set_defaults(kafka_config=None, kafka=[], spark=[], topics_dir=".")
 
 
 def _topics(commands: Commands) -> None:
