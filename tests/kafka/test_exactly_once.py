@@ -22,6 +22,7 @@ from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.copying import copy_state
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
 from tests.kafka.fixtures import await_end, records, rows_of
@@ -270,3 +271,32 @@ class _Memory(dict[str, Any]):
         return self[name]
 
 
+
+
+def test_a_restored_state_is_refused_or_writes_its_results_again(
+    world: World, reader: KafkaReader, tmp_path: Path
+) -> None:
+    """Else its next batches would get numbers that are marked already, and their results be left out."""
+    world.append("a", "b")
+    world.run()
+    copy_state(world.state, tmp_path / "backup", links=True)
+    world.append("a")
+    world.run()
+    copy_state(tmp_path / "backup", tmp_path / "restored", links=False)
+    copy_state(tmp_path / "backup", tmp_path / "repeating", links=False, renewed=True)
+    newest = world.state
+    world.state = tmp_path / "restored"
+    with pytest.raises(cs.StateError, match="CS-741.*state ends at batch 0, but results up to batch 1") as error:
+        world.run()
+    assert "--repeat-results" in str(error.value.next)
+    world.state = newest
+    world.append("b")
+    world.run()  # the newest state continues
+    world.state = tmp_path / "repeating"
+    world.run()
+    world.append("c")
+    world.run()
+    seen = world.counts(reader, 12)  # 2, 1, 1, then 2 and 1 records, and the ends of five transactions
+    assert sorted(seen[:4]) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert sorted(seen[4:6]) == [("a", 2), ("b", 2)], "again, in one batch"
+    assert seen[6:] == [("c", 1)]
