@@ -263,11 +263,14 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
-        port = self.health_port
-        if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16):
+        port: Any = self.health_port
+        if port is not None and (
+            isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16
+        ):
             raise _out_of_range("health_port", port, "a port, or 0 for any that is free")
-        if not isinstance(self.health_host, str) or not self.health_host:
-            raise _out_of_range("health_host", self.health_host, "the address of an interface, such as 0.0.0.0")
+        host: Any = self.health_host
+        if not isinstance(host, str) or not host:
+            raise _out_of_range("health_host", host, "the address of an interface, such as 0.0.0.0")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 
@@ -283,7 +286,13 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        durations = {"broker_patience": 1, "health_patience": 1, "max_task_idle": 0, "trigger": 0, "idle_after": 1}
+        durations = {
+            "broker_patience": 1,
+            "health_patience": 1,
+            "max_task_idle": 0,
+            "trigger": 0,
+            "idle_after": 1,
+        }
         for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):

@@ -60,7 +60,12 @@ def plan(capsys: pytest.CaptureFixture[str], world: World, folder: Path, text: s
         (BEFORE, {"unchanged"}, {"names": "continues", "words": "continues"}, None),
         (FITS, {"unchanged"}, {"names": "continues", "words": "continues", "more": "begins"}, None),
         (CHANGED, {"unchanged", "changed"}, {"names": "continues", "words": "continues"}, "CS-750"),
-        (NEW, {"unchanged", "new"}, {"names": "continues", "words": "continues", "extra": "begins"}, "CS-750"),
+        (
+            NEW,
+            {"unchanged", "new"},
+            {"names": "continues", "words": "continues", "extra": "begins"},
+            "CS-750",
+        ),
         (GONE, {"unchanged", "gone"}, {"names": "gone", "words": "continues"}, "CS-750"),
         (OTHER, {"unchanged"}, {"names": "continues", "words": "continues"}, "CS-720"),
     ],

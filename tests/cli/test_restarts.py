@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from crossstream import serdes
 from crossstream.cli import restarts
 from crossstream.cli.restarts import TEMPORARY, _Supervisor, is_orphaned
 from crossstream.errors import CrossStreamError, ProcessingError, SourceError
 from crossstream.spark.errors import is_temporary, jvm_ended
 from tests.cli.cases import ENVIRONMENT, app_file, call
+from tests.spark.world import World
 
+TEXT, JSON = serdes.string(), serdes.json()
 COUNTED = "import os, signal, sys; file = open({path!r}, 'a+'); file.write('x'); file.flush(); file.seek(0)\n"
 
 
@@ -105,3 +110,34 @@ def test_a_broker_that_is_away_is_75_and_a_wrong_file_is_1(
     done = subprocess.run(command, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=90)
     assert (done.returncode, done.stderr.count("CS-604")) == (TEMPORARY, 2), done.stderr
     assert "ended with the code 75; it starts again in 1 s, 0 restarts are left" in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_killed_jvm_is_another_start(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create(products=1, merchants=1, promotions=1)
+    world.append("merchants", [("m", {"name": "Mia"}, 1)], TEXT, JSON)
+    options = ["--topics-dir", str(world.topics_dir), "--state-dir", str(world.state_dir), "--format", "json"]
+    options += ["--spark", "spark.master=local[1]", "--restarts", "2"]
+    command = [sys.executable, "-m", "crossstream", "run", str(app_file(tmp_path)), *options]
+    with (
+        open(tmp_path / "stderr", "wb") as said,
+        subprocess.Popen(
+            command, env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, stderr=said
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["batch"] == 0
+            tree = psutil.Process(process.pid).children(recursive=True)
+            next(one for one in tree if one.name() == "java").kill()
+            world.append("products", [("p", {"name": "hat", "merchant": "m"}, 2)], TEXT, JSON)
+            assert json.loads(process.stdout.readline())["rows_in"]["products"] == 1
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, (tmp_path / "stderr").read_text()
+        finally:
+            process.terminate()
+    text = (tmp_path / "stderr").read_text()
+    assert "ended with the code 75; it starts again in 1 s, 1 restarts are left" in text, text
+    assert world.table("promotions", TEXT, JSON) == {"p": {"name": "hat", "shop": "Mia"}}

@@ -21,7 +21,7 @@ TEXT, NUMBER = serdes.string(), serdes.int64()
 FAILED = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
 JOB = f"{FAILED}org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 (TID 4): "
 KILLED = f"{JOB}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
-DAEMON = f"{JOB}org.apache.spark.SparkException: EOFException occurred while reading the port number from daemon's stdout"
+DAEMON = f"{JOB}org.apache.spark.SparkException: EOFException occurred while reading the port number"
 EXECUTOR = f"{JOB}ExecutorLostFailure (executor 1 exited caused by one of the running tasks)"
 RAISED = (
     f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"

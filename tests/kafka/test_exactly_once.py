@@ -271,8 +271,6 @@ class _Memory(dict[str, Any]):
         return self[name]
 
 
-
-
 def test_a_restored_state_is_refused_or_writes_its_results_again(
     world: World, reader: KafkaReader, tmp_path: Path
 ) -> None:
@@ -286,7 +284,9 @@ def test_a_restored_state_is_refused_or_writes_its_results_again(
     copy_state(tmp_path / "backup", tmp_path / "repeating", links=False, renewed=True)
     newest = world.state
     world.state = tmp_path / "restored"
-    with pytest.raises(cs.StateError, match="CS-741.*state ends at batch 0, but results up to batch 1") as error:
+    with pytest.raises(
+        cs.StateError, match=r"CS-741.*state ends at batch 0, but results up to batch 1"
+    ) as error:
         world.run()
     assert "--repeat-results" in str(error.value.next)
     world.state = newest

@@ -274,7 +274,12 @@ def _run(commands: Commands) -> None:
         ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
         ("--health-port", "PORT", port, "answer GET /health and /ready here"),
         ("--health-host", "ADDRESS", some, "where it listens; default: 127.0.0.1, this machine only"),
-        ("--health-patience", "DURATION", duration, "a batch that takes longer counts as stuck; default: 10 minutes"),
+        (
+            "--health-patience",
+            "DURATION",
+            duration,
+            "a batch that takes longer counts as stuck; default: 10 minutes",
+        ),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
     )
     settings.add_argument(
@@ -307,7 +312,9 @@ def _plan(commands: Commands) -> None:
         "continue or begin; whether the application would start. Writes nothing. Exit code 1 if it would not start.",
     )
     parser.add_argument("file", metavar=FILE)
-    parser.add_argument("--against", type=some, metavar=STATE, required=True, help="the state, a folder or URI")
+    parser.add_argument(
+        "--against", type=some, metavar=STATE, required=True, help="the state, a folder or URI"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_options(parser, ("--application-id", "ID", str, "default: as crossstream run takes it"))
     parser.set_defaults(kafka_config=None, kafka=[], spark=[], topics_dir=".")
@@ -419,7 +426,9 @@ def _state(commands: Commands) -> None:
         help="at exactly_once: write the results since the backup a second time",
     )
     fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
-    fork.add_argument("--application-id", metavar="ID", required=True, help="the name of the second application")
+    fork.add_argument(
+        "--application-id", metavar="ID", required=True, help="the name of the second application"
+    )
     inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
         add_format(parser, "table", "json")

@@ -84,7 +84,9 @@ def _topics(topology: Graph, commit: Commit) -> Iterator[TopicChange]:
     sources = [node for node in topology if isinstance(node, Source)]
     named = {topic: node for node in sources for topic in node.topics}
     for topic in sorted(read.keys() - named.keys()):
-        node = next((one for one in sources if one.pattern is not None and one.pattern.fullmatch(topic)), None)
+        node = next(
+            (one for one in sources if one.pattern is not None and one.pattern.fullmatch(topic)), None
+        )
         if node is not None:
             named[topic] = node
     for topic in sorted(read.keys() | named.keys()):
@@ -151,7 +153,9 @@ def _show(
         return
     say(f"the application would not start on this state: [{refusal.code}] {refusal.what}")
     say(f"next: {refusal.next}")
-    say("A second application can compute everything from the topics beside the first, with new output topics.")
+    say(
+        "A second application can compute everything from the topics beside the first, with new output topics."
+    )
 
 
 def _notes(commit: Commit, stores: list[StoreChange], topics: list[TopicChange]) -> str:

@@ -117,7 +117,9 @@ def fork(arguments: Namespace) -> int:
 
 def _say_copied(what: str, done: Copied, started: float) -> None:
     copied = done.files - done.linked
-    how = [f"{_count(number, 'file')} {verb}" for number, verb in ((done.linked, "linked"), (copied, "copied"))]
+    how = [
+        f"{_count(number, 'file')} {verb}" for number, verb in ((done.linked, "linked"), (copied, "copied"))
+    ]
     said = ", ".join(text for text, number in zip(how, (done.linked, copied), strict=True) if number)
     say(
         f"{what}: {done.application.application_id} after batch {done.commit.id}, {said or 'no rows'}, "

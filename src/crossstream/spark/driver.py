@@ -34,7 +34,6 @@ from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
 from crossstream.topics import TopicPartition
 
-
 T = TypeVar("T")
 
 _logger = logging.getLogger("crossstream.spark")
@@ -349,7 +348,9 @@ class Engine:
             except Exception as error:
                 if not is_lost_worker(error, self._token):
                     raise
-                _logger.warning("a worker ended while it ran batch %d, which is run again: %s", batch, heart(error))
+                _logger.warning(
+                    "a worker ended while it ran batch %d, which is run again: %s", batch, heart(error)
+                )
             time.sleep(pause)
         return run(self._rounds)
 

@@ -147,7 +147,8 @@ def heart(error: Exception) -> str:
 
 
 _LOST = re.compile(
-    r"Python worker exited|Python worker failed to connect back|reading the port number|ExecutorLostFailure|ExecutorDeadException|"
+    r"Python worker exited|Python worker failed to connect back|"
+    r"reading the port number|ExecutorLostFailure|ExecutorDeadException|"
     r"MetadataFetchFailed|FetchFailed|java\.io\.EOFException|java\.net\.SocketException|"
     r"java\.nio\.channels\.ClosedChannelException|java\.io\.IOException: (Broken pipe|Connection reset)"
 )

@@ -87,7 +87,9 @@ class Health:
             reason = f"not ready: {self._step}"
         elif path not in ("/health", "/ready"):
             return 404, {"reason": "ask for /health or /ready"}
-        return (200, {"ok": True, **said}) if reason is None else (503, {"ok": False, "reason": reason, **said})
+        return (
+            (200, {"ok": True, **said}) if reason is None else (503, {"ok": False, "reason": reason, **said})
+        )
 
 
 def _handler(health: Health) -> type[BaseHTTPRequestHandler]:

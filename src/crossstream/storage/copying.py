@@ -42,7 +42,9 @@ class Copied:
     linked: int = 0
 
 
-def copy_state(source: Place, target: Place, *, links: bool, owner: str = "", renewed: bool = False) -> Copied:
+def copy_state(
+    source: Place, target: Place, *, links: bool, owner: str = "", renewed: bool = False
+) -> Copied:
     """Copies the newest commit of the state in ``source`` to an empty ``target``.
 
     ``links``: makes hard links where it can. ``owner``: the application that the copy belongs to; else the same.
@@ -87,7 +89,11 @@ def _checked(root: StateRoot) -> Application:
 
 
 def _refuse_used(root: StateRoot) -> None:
-    names = root.names("") if not root.is_remote else sorted(name for _, all_ in root.tree("").items() for name in all_)
+    names = (
+        root.names("")
+        if not root.is_remote
+        else sorted(name for _, all_ in root.tree("").items() for name in all_)
+    )
     used = [name for name in names if name not in (*_BY_PEOPLE, "lease.json")]
     if used:
         raise StateError(
@@ -138,7 +144,9 @@ class _Copy:
         folder = partition_folder(store, partition)
         storage = self.source.storage(folder)
         try:
-            segments = {ref.file: ref for level in read_manifest(storage, manifest).levels for ref in level.segments}
+            segments = {
+                ref.file: ref for level in read_manifest(storage, manifest).levels for ref in level.segments
+            }
             for ref in segments.values():
                 self._file(folder, ref.file, ref)
             self._file(folder, manifest, None)
