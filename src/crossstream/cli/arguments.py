@@ -177,7 +177,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _plan, _topics, _query, _state, _broker, _doctor, _bench):
+    for add in (_demo, _run, _describe, _plan, _topics, _query, _state, _types, _broker, _doctor, _bench):
         add(commands)
     return parser
 
@@ -420,11 +420,6 @@ def _state(commands: Commands) -> None:
     for parser in (inspect, verify, rescale, backup, restore, fork):
         parser.add_argument("state_dir", type=some, metavar=STATE)
     backup.add_argument("target", type=some, metavar="TARGET")
-    restore.add_argument(
-        "--repeat-results",
-        action="store_true",
-        help="at exactly_once: write the results since the backup a second time",
-    )
     fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
     fork.add_argument(
         "--application-id", metavar="ID", required=True, help="the name of the second application"
@@ -433,6 +428,19 @@ def _state(commands: Commands) -> None:
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
+
+
+def _types(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "types",
+        "print the dataclasses of a schema in a schema registry",
+        "Prints a Python module with the dataclasses of an Avro or JSON schema, for serdes.confluent_avro and "
+        "serdes.confluent_json.",
+    )
+    parser.add_argument("registry", type=some, metavar="REGISTRY", help="such as http://localhost:8081")
+    parser.add_argument("subject", type=some, metavar="SUBJECT", help="such as orders-value")
+    add_options(parser, ("--version", "N", positive, "of the subject (default: the newest)"))
 
 
 def _broker(commands: Commands) -> None:

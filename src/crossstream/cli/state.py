@@ -94,8 +94,7 @@ def backup(arguments: Namespace) -> int:
 def restore(arguments: Namespace) -> int:
     """Copies a backup to an empty state folder; files are never shared with the backup."""
     started = time.monotonic()
-    done = copy_state(arguments.backup, arguments.state_dir, links=False, renewed=arguments.repeat_results)
-    _say_copied("restored", done, started)
+    _say_copied("restored", copy_state(arguments.backup, arguments.state_dir, links=False), started)
     return 0
 
 

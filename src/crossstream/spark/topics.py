@@ -310,11 +310,11 @@ class Publishing:
         self.mark = mark
         self._state = ""
 
-    def begin(self, state: str, newest: int) -> None:
-        """Before the first batch. ``state``: its id; ``newest``: its last batch."""
+    def begin(self, state: str, newest: int, *, restarts: bool) -> None:
+        """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
         self._state = state
         if self.transactions is not None and self.mark:
-            self.transactions.begin(self.mark, state, newest)
+            self.transactions.begin(self.mark, state, newest, restarts=restarts)
 
     def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
         """Publishes what a batch has staged, in its order.

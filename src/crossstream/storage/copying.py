@@ -42,14 +42,11 @@ class Copied:
     linked: int = 0
 
 
-def copy_state(
-    source: Place, target: Place, *, links: bool, owner: str = "", renewed: bool = False
-) -> Copied:
+def copy_state(source: Place, target: Place, *, links: bool, owner: str = "") -> Copied:
     """Copies the newest commit of the state in ``source`` to an empty ``target``.
 
-    ``links``: makes hard links where it can. ``owner``: the application that the copy belongs to; else the same.
-    ``renewed``: the copy is other state, with an id of its own, as that of another owner always is. Raises
-    `StateError`: CS-713 nothing is committed, CS-720 or CS-723 for a target in use or not empty, CS-701 damaged.
+    ``links``: makes hard links where it can. ``owner``: another application that the copy belongs to, as other state
+    with an id of its own. Raises `StateError`: CS-713 nothing is committed, CS-720 or CS-723 for a target in use or not empty, CS-701 damaged.
     """
     here, there = root_of(source, cached=False), root_of(target, cached=False)
     found = _checked(here)
@@ -58,7 +55,7 @@ def copy_state(
     log.lock(f"a copy of {here}", None if here.is_remote else rights_in(here.here))
     try:
         _refuse_used(there)
-        state_id = uuid.uuid4().hex if renewed or owner else found.state_id
+        state_id = uuid.uuid4().hex if owner else found.state_id
         application = replace(
             found, application_id=owner or found.application_id, state_id=state_id, committed=True
         )
