@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
     from crossstream.api.options import (
@@ -110,6 +111,7 @@ __all__ = [
     "WindowedKStream",
     "__version__",
     "agg",
+    "debezium",
     "keyed",
     "open_store",
     "serdes",
@@ -118,6 +120,7 @@ __all__ = [
 _HOMES = {
     "crossstream.api.branched": "BranchedKStream",
     "crossstream.api.builder": "StreamsBuilder",
+    "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
