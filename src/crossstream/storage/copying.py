@@ -46,7 +46,8 @@ def copy_state(source: Place, target: Place, *, links: bool, owner: str = "") ->
     """Copies the newest commit of the state in ``source`` to an empty ``target``.
 
     ``links``: makes hard links where it can. ``owner``: another application that the copy belongs to, as other state
-    with an id of its own. Raises `StateError`: CS-713 nothing is committed, CS-720 or CS-723 for a target in use or not empty, CS-701 damaged.
+    with an id of its own. Raises `StateError`: CS-713 nothing is committed, CS-720 or CS-723 for a target in use or
+    not empty, CS-701 damaged.
     """
     here, there = root_of(source, cached=False), root_of(target, cached=False)
     found = _checked(here)
