@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.once import BatchMark, once_in
     from crossstream.operators.process.context import ProcessorContext
     from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchMark",
     "BranchedKStream",
     "CogroupedKStream",
     "ConfigError",
@@ -111,6 +113,7 @@ __all__ = [
     "__version__",
     "agg",
     "keyed",
+    "once_in",
     "open_store",
     "serdes",
 ]
@@ -132,6 +135,7 @@ _HOMES = {
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.once": "BatchMark once_in",
     "crossstream.operators.process.context": "ProcessorContext",
     "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",

@@ -17,7 +17,7 @@ import crossstream as cs
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.task import Outgoing
+from crossstream.runtime.task import Outgoing, collected
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker
@@ -44,11 +44,11 @@ class OneProcess(rounds.SparkRounds):
                 for pid in range(batch.partitions)
                 for s in worker.later_round(held, plan, batch, number, pid, inboxes.get(pid, []))
             ]
-        return rounds.collected([block for _, blocks in sent for block in blocks])
+        return collected([block for _, blocks in sent for block in blocks])
 
     def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
         sent = list(worker.all_rounds(self.held, batch, None))
-        return rounds.collected([block for _, blocks in sent for block in blocks])
+        return collected([block for _, blocks in sent for block in blocks])
 
     def close(self) -> None: ...
 
