@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,7 +81,7 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     """The loop of an application, open; closed as a process that ends closes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
-        place = Path(config.state_path)
+        place = config.state_path
         made = Engine(topology, plan_topology(topology), config, place, lambda progress: None, "token")
         try:
             made.open(lambda: SESSION)

@@ -87,7 +87,7 @@ class DeltaSink:
         values.update({_quoted(name): "NULL" for name in self.schema.names if name not in columns})
         merge = table.merge(
             rows,
-            " AND ".join(f"t.{_quoted(key)} {same} s.{_quoted(key)}" for key in keys),
+            " AND ".join(f"(t.{_quoted(key)} {same} s.{_quoted(key)})" for key in keys),
             source_alias="s",
             target_alias="t",
             streamed_exec=False,
