@@ -19,7 +19,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 NEEDED := 3.10 or newer
 UV ?= uv
 
-.PHONY: help setup java demo test test-fast test-nightly test-oldest check site bench docs lock clean
+.PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest check site bench docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,9 @@ java:
 	    echo "brew install openjdk@17), or point JAVA_HOME at one you have." >&2; \
 	    exit 1; \
 	fi
+
+demo-cdc: setup ## changes in a real Postgres as records in Kafka; needs Postgres
+	$(BIN)/python -m crossstream.demo.cdc
 
 demo: setup ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo

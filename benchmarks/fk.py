@@ -43,6 +43,8 @@ from crossstream.kafka import broker
 SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
 SPREAD = "-spread"
 """Ends the name of a side of ours that spreads small batches, too, over all tasks."""
+ONCE = "-once"
+"""Ends the name of a side that writes its results exactly once."""
 PARTITIONS = 4
 REST_SECONDS = 1.0
 """Without a result for so long, a side is thought to be done, and the results are looked at."""
@@ -71,6 +73,7 @@ PEER_SETTINGS: dict[str, dict[str, object]] = {
         "producer.batch.size": 16_384,
         "producer.compression.type": "none",
     },
+    "kafka-streams-once": {"processing.guarantee": "exactly_once_v2"},
 }
 """Kafka Streams as fast as we can make it, and as it comes (but for the record cache and the threads)."""
 
@@ -123,8 +126,9 @@ class Bench:
             self.servers,
             prefix,
             topics,
-            functions=name.removeprefix("crossstream-").removesuffix(SPREAD),
+            functions=name.removeprefix("crossstream-").removesuffix(SPREAD).removesuffix(ONCE),
             warm_up=warm,
+            guarantee="exactly_once" if name.endswith(ONCE) else "at_least_once",
             single_task_rows=0 if name.endswith(SPREAD) else None,
         )
 

@@ -52,6 +52,7 @@ class Ours:
         topics_dir: Path | None = None,
         settings: dict[str, str] | None = None,
         single_task_rows: int | None = None,
+        guarantee: str = "at_least_once",
         patience: float = 180,
     ) -> None:
         functions, _, checkout = functions.partition("@")
@@ -64,6 +65,8 @@ class Ours:
             "master": master,
             "partitions": str(partitions),
         }
+        if guarantee != "at_least_once":
+            self.arguments["guarantee"] = guarantee
         if self.max_records is not None:
             self.arguments["max-records"] = str(self.max_records)
         if warm_up is not None:
@@ -240,6 +243,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
     parser.add_argument("--topics-dir", help="file topics instead of Kafka")
     parser.add_argument("--single-task-rows", type=int)
     parser.add_argument("--max-records", type=int)
+    parser.add_argument("--guarantee", default="at_least_once")
     parser.add_argument("--spark", action="append", default=[])
     arguments = parser.parse_args()
 
@@ -262,6 +266,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
             state_dir=state_dir,
             partitions=int(arguments.partitions),
             max_records_per_batch=arguments.max_records,
+            processing_guarantee=arguments.guarantee,
             **sizing,
         )
         return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)

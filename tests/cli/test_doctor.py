@@ -13,7 +13,7 @@ import pytest
 
 from crossstream.cli import development, doctor
 from crossstream.cli.doctor import Check
-from crossstream.kafka import broker
+from crossstream.kafka import broker, servers
 from crossstream.kafka.broker import BrokerInfo
 from tests.cli.cases import ROOT, call
 
@@ -216,3 +216,33 @@ def test_broker_commands(capsys, monkeypatch, tmp_path):
     assert call(capsys, "broker", "status").out.startswith("127.0.0.1:9092: answers\n")
     assert call(capsys, "broker", "stop").err == "stopped\n"
     assert call(capsys, "broker", "stop").err == "no broker runs at port 9092\n"
+
+
+def test_servers_beside_the_broker(capsys, monkeypatch, tmp_path):
+    info = BrokerInfo(port=9092, pid=7, directory=str(tmp_path))
+    registry = servers.RegistryInfo(8081, 8, str(tmp_path), 9092)
+    connect = servers.ConnectInfo(8099, 9, str(tmp_path), 9092)
+    calls = []
+    monkeypatch.setattr(broker, "status", lambda port: info)
+    monkeypatch.setattr(broker, "answers", lambda port: True)
+    monkeypatch.setattr(broker, "start", lambda port, directory: info)
+    monkeypatch.setattr(broker, "stop", lambda port: True)
+    monkeypatch.setattr(servers, "start_registry", lambda *given: calls.append(given) or registry)
+    monkeypatch.setattr(servers, "start_connect", lambda *given: calls.append(given) or connect)
+    monkeypatch.setattr(servers, "running_companions", lambda port: [registry, connect])
+    monkeypatch.setattr(servers, "stop_companions", lambda port: [connect, registry])
+    monkeypatch.setattr(servers.RegistryInfo, "answers", True)
+    monkeypatch.setattr(servers.ConnectInfo, "answers", False)
+
+    assert call(capsys, "broker", "start", "--registry", "--connect", "8099").out.splitlines() == [
+        "broker    127.0.0.1:9092",
+        "registry  http://127.0.0.1:8081/apis/ccompat/v7",
+        "connect   http://127.0.0.1:8099",
+    ]
+    assert calls == [(info, 8081), (info, 8099, registry)]
+    status = call(capsys, "broker", "status")
+    assert status.code == 1
+    assert "registry http://127.0.0.1:8081/apis/ccompat/v7: answers, process 8" in status.out
+    assert "connect http://127.0.0.1:8099: does not answer, process 9" in status.out
+    stopped = call(capsys, "broker", "stop").err
+    assert stopped == "stopped Kafka Connect at port 8099\nstopped the registry at port 8081\nstopped\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, broker
+from crossstream.kafka import KafkaConnection, background, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.storage.files import locked
 from tests.kafka.fixtures import quick_java
@@ -68,10 +68,10 @@ def test_a_process_that_becomes_another_program_is_alive(
     monkeypatch.setenv("CROSSSTREAM_CACHE", str(tmp_path / "cache"))
     for number in range(20):
         info = BrokerInfo(9092, 0, str(tmp_path))
-        pid = broker._start_detached(["/bin/sh", "-c", "exec sleep 5"], info)
+        pid = background.start_detached(["/bin/sh", "-c", "exec sleep 5"], info)
         info = BrokerInfo(9092, pid, str(tmp_path))
         assert all(info.alive for _ in range(20)), number
-        assert broker._end(info)
+        assert background.end(info)
         assert not info.alive
 
 

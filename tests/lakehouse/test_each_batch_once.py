@@ -154,6 +154,11 @@ def test_an_older_copy_of_the_state_is_refused(lives: Lives) -> None:
     assert caught.value.code == "CS-741"
     assert "has batch 1 of this state, whose last batch is 0" in caught.value.what
     assert lives.events() == ["a", "b"]
+    # From the older state the batch runs again; rows of a key are there once, records twice.
+    lives.append("c")
+    lives.run(on_lost_state="restart")
+    assert lives.events() == ["a", "b", "b", "c"]
+    assert lives.counts() == {"a": 1, "b": 1, "c": 1}
 
 
 def test_a_batch_for_a_sink_that_is_gone(lives: Lives) -> None:

@@ -22,6 +22,7 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.serdes import Serde
+from crossstream.serdes.registry import read_from
 
 
 class StreamsBuilder:
@@ -144,6 +145,8 @@ class StreamsBuilder:
             agreed(name, "the values of its topic", option.value, asked.value, "value"),
             "pass Consumed({}); serdes.bytes() leaves bytes alone",
         )
+        topic = names[0] if names else None
+        key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
         _check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
             "shape": shape,

@@ -38,6 +38,7 @@ from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
 from crossstream.columns.headers import Headers
 from crossstream.graph import nodes as graph
+from crossstream.serdes.registry import written_to
 from crossstream.signatures import fits_call, refuse_calls
 from crossstream.typing import (
     Action,
@@ -499,6 +500,8 @@ class KStream(Processing):
         key, value = known_serdes(
             path, option.key or node.key, option.value or node.value, "pass Produced({})"
         )
+        named = None if callable(topic) else topic
+        key, value = written_to(key, named, is_key=True), written_to(value, named, is_key=False)
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
         child(self._draft, graph.Sink, path, node, option.name, key=key, value=value, **settings)
 

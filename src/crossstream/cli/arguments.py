@@ -177,7 +177,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _topics, _query, _state, _broker, _doctor, _bench):
+    for add in (_demo, _run, _describe, _topics, _query, _state, _types, _broker, _doctor, _bench):
         add(commands)
     return parser
 
@@ -379,17 +379,36 @@ def _state(commands: Commands) -> None:
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
 
 
+def _types(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "types",
+        "print the dataclasses of a schema in a schema registry",
+        "Prints a Python module with the dataclasses of an Avro or JSON schema, for serdes.confluent_avro and "
+        "serdes.confluent_json.",
+    )
+    parser.add_argument("registry", type=some, metavar="REGISTRY", help="such as http://localhost:8081")
+    parser.add_argument("subject", type=some, metavar="SUBJECT", help="such as orders-value")
+    add_options(parser, ("--version", "N", positive, "of the subject (default: the newest)"))
+
+
 def _broker(commands: Commands) -> None:
     help = "run a Kafka broker for development on this machine"
     add = _group(
         commands, "broker", help, "A single-node Kafka on this machine, in the background.", "development"
     )
     start = add("start", "start it; returns when it answers")
-    stop = add("stop", "stop it; its topics stay")
+    stop = add("stop", "stop it, and the registry and Connect beside it; its topics stay")
     status = add("status", "report whether it runs")
     for parser in (start, stop, status):
         parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
     add_options(start, ("--dir", "DIR", some, "folder of topics and log (default: in the cache, by port)"))
+    for name, default, what in (
+        ("registry", 8081, "Apicurio Registry, a schema registry with Confluent's interface"),
+        ("connect", 8083, "Kafka Connect with Debezium's connector for Postgres"),
+    ):
+        help = f"also start {what} (default port: {default})"
+        start.add_argument(f"--{name}", nargs="?", type=port, const=default, metavar="PORT", help=help)
 
 
 def _doctor(commands: Commands) -> None:

@@ -10,40 +10,66 @@ from pathlib import Path
 
 from crossstream.cli.arguments import wrong_usage
 from crossstream.cli.console import say
-from crossstream.kafka import broker
+from crossstream.kafka import broker, servers
+from crossstream.kafka.background import Jars
 
 
 def start(arguments: Namespace) -> int:
     """Starts it; prints what clients connect to."""
     running = broker.status(arguments.port)
-    if running is None and broker.find_kafka_jars() is None:
-        say("Fetching Kafka's jars (about 45 MB, once)…")
+    _say_fetching(broker.JARS, "45 MB")
     info = broker.start(arguments.port, arguments.dir)
     done = "was running already" if running else "started"
     say(f"Kafka {info.version} {done}: process {info.pid}, {info.directory}")
-    print(info.bootstrap_servers)
+    registry = connect = None
+    if arguments.registry:
+        _say_fetching(servers.REGISTRY_JARS, "140 MB")
+        registry = servers.start_registry(info, arguments.registry)
+    if arguments.connect:
+        _say_fetching(servers.CONNECT_JARS, "45 MB")
+        connect = servers.start_connect(info, arguments.connect, registry)
+    companions = [server for server in (registry, connect) if server is not None]
+    print(info.bootstrap_servers if not companions else f"broker    {info.bootstrap_servers}")
+    for server in companions:
+        print(f"{server.NAME:<9} {server.url}")
     return 0
 
 
 def stop(arguments: Namespace) -> int:
-    """Stops it; nothing happens if none runs."""
+    """Stops it and what was started beside it; nothing happens if none runs."""
+    for server in servers.stop_companions(arguments.port):
+        say(f"stopped {server.TITLE} at port {server.port}")
     say("stopped" if broker.stop(arguments.port) else f"no broker runs at port {arguments.port}")
     return 0
 
 
 def status(arguments: Namespace) -> int:
-    """Prints which broker runs at the port; 1 if none that was started here does, or it does not answer."""
+    """Prints what runs at the port; 1 if no broker that was started here does, or one of them does not answer."""
     info = broker.status(arguments.port)
+    companions = [(server, server.answers) for server in servers.running_companions(arguments.port)]
     if info is None:
         other = "a broker answers that was not started here"
         say(f"port {arguments.port}: {other if broker.answers(arguments.port) else 'no broker runs'}")
-        return 1
-    answers = broker.answers(arguments.port)
-    print(f"{info.bootstrap_servers}: {'answers' if answers else 'does not answer'}")
-    print(f"Kafka {info.version}, process {info.pid}")
-    print(f"directory {info.directory}")
-    print(f"log {info.log_file}")
-    return 0 if answers else 1
+    else:
+        answers = broker.answers(arguments.port)
+        print(f"{info.bootstrap_servers}: {_answers(answers)}")
+        print(f"Kafka {info.version}, process {info.pid}")
+        print(f"directory {info.directory}")
+        print(f"log {info.log_file}")
+    for server, answered in companions:
+        print(
+            f"{server.NAME} {server.url}: {_answers(answered)}, process {server.pid}, log {server.log_file}"
+        )
+    return 0 if info is not None and answers and all(answered for _, answered in companions) else 1
+
+
+def _answers(answers: bool) -> str:
+    return "answers" if answers else "does not answer"
+
+
+def _say_fetching(jars: Jars, size: str) -> None:
+    if jars.find() is None:
+        say(f"Fetching the jars of {jars.title} (about {size}, once)…")
 
 
 BENCHMARKS = ("fk", "joins", "join_many", "aggregate", "workarounds", "state", "driver")

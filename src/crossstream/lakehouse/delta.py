@@ -100,6 +100,10 @@ class DeltaSink:
             .execute()
         )
 
+    def reset(self, mark: BatchMark) -> None:
+        self.write(self.schema.empty_table(), mark)
+        self.open()
+
     @property
     def _opened(self) -> DeltaTable:
         assert self._table is not None

@@ -94,7 +94,6 @@ class IcebergSink:
             self._opened,
             {f"{_setting(mark)}.batch": str(mark.batch), "crossstream.state": mark.state},
         )
-        note = msgspec.json.encode(_Mark(mark.state, mark.batch)).decode()
         added, deleted = rows, None
         if DELETED in rows.column_names:
             added = rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
@@ -102,12 +101,16 @@ class IcebergSink:
         # In memory alone: PyIceberg would try again by itself, without a look at the mark.
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         with table.transaction() as transaction:
-            transaction.set_properties({_setting(mark): note})
+            transaction.set_properties(_noted(mark))
             touched = [] if deleted is None else list(_rewritten(table, deleted))
             if touched:
                 _overwrite(transaction, table, added, touched, summary)
             elif added.num_rows:
                 transaction.append(added, snapshot_properties=summary)
+
+    def reset(self, mark: BatchMark) -> None:
+        with self._opened.transaction() as transaction:
+            transaction.set_properties(_noted(mark))
 
     @property
     def _known(self) -> Catalog:
@@ -192,6 +195,10 @@ def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def _noted(mark: BatchMark) -> dict[str, str]:
+    return {_setting(mark): msgspec.json.encode(_Mark(mark.state, mark.batch)).decode()}
 
 
 def _setting(mark: BatchMark) -> str:

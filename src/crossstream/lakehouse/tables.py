@@ -50,6 +50,9 @@ class Writer(Protocol):
     def write(self, rows: pa.Table, mark: BatchMark) -> None:
         """Writes rows and mark in one commit."""
 
+    def reset(self, mark: BatchMark) -> None:
+        """Writes the mark of an earlier batch, and no rows."""
+
 
 def layout(node: TableSink) -> Layout:
     """The columns of a sink's table. Raises `NoSuchColumn`."""
@@ -71,8 +74,10 @@ class Tables:
     def __bool__(self) -> bool:
         return bool(self._sinks)
 
-    def begin(self, state: str, newest: int) -> None:
+    def begin(self, state: str, newest: int, *, restarts: bool = False) -> None:
         """Before the first batch: creates and checks the tables. ``state``: its id; ``newest``: its last batch.
+
+        ``restarts``: the state may be an older copy, and batches after it are written again.
 
         Raises `SinkError` CS-654 for a table with other columns or another key, CS-665 if one cannot be opened;
         `StateError` CS-741 if a table has later batches of this state.
@@ -81,7 +86,9 @@ class Tables:
         for node in self._sinks.values():
             found = self._guarded(node, partial(self._newest, node, newest))
             if found is not None and found > newest:
-                raise _ahead(node, found, newest)
+                if not restarts:
+                    raise _ahead(node, found, newest)
+                self._guarded(node, partial(self._writers[node.name].reset, self._mark(node.name, newest)))
 
     def rows(self, blobs: Mapping[str, list[bytes]]) -> dict[str, pa.Table]:
         """What a batch writes: by sink, from records in wire form."""
@@ -244,7 +251,8 @@ def _ahead(node: TableSink, found: int, newest: int) -> StateError:
         f"the table has batch {found} of this state, whose last batch is {newest}: the state is an older copy",
         code="CS-741",
         where={**node.where, "table": node.table},
-        next="restore the table to the version before, too, or start with a new application_id and another table",
+        next="restore the table to the version before, too; "
+        'on_lost_state="restart" continues from the older state: streams are appended again from there',
     )
 
 

@@ -135,7 +135,8 @@ class Engine:
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
-        self._publishing.begin(found.application.state_id, commit.id)
+        restarts = self.config.on_lost_state == "restart"
+        self._publishing.begin(found.application.state_id, commit.id, restarts=restarts)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
 

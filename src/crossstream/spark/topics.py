@@ -317,12 +317,12 @@ class Publishing:
         self.state = ""
         self._rows: tuple[StagedRows, ...] = ()
 
-    def begin(self, state: str, newest: int) -> None:
-        """Before the first batch. ``state``: its id; ``newest``: its last batch."""
+    def begin(self, state: str, newest: int, *, restarts: bool) -> None:
+        """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
         self.state = state
         if self.transactions is not None and self.mark:
-            self.transactions.begin(self.mark, state, newest)
-        self.tables.begin(state, newest)
+            self.transactions.begin(self.mark, state, newest, restarts=restarts)
+        self.tables.begin(state, newest, restarts=restarts)
 
     def publish(
         self, entry: BatchEntry, report: Report, commit: Commit, sent: Mapping[str, list[bytes]]

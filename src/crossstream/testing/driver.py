@@ -31,6 +31,7 @@ from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, poli
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, collected, in_turn
 from crossstream.serdes import Serde
+from crossstream.serdes.registry import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version
@@ -187,7 +188,8 @@ class TopologyTestDriver:
 
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance")
-        return TestInputTopic(pipe, key_serde, value_serde, start, advance, self._partitions)
+        key, value = written_to(key_serde, topic, is_key=True), written_to(value_serde, topic, is_key=False)
+        return TestInputTopic(pipe, key, value, start, advance, self._partitions)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
         """A topic to read results from; it may be any topic, also an empty one.
@@ -197,7 +199,8 @@ class TopologyTestDriver:
         check_topic("create_output_topic", topic)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
         check_serdes("create_output_topic", optional=False, ways=("deserialize",), **serdes)
-        return TestOutputTopic(self._output, topic, key_serde, value_serde)
+        key, value = read_from(key_serde, topic, is_key=True), read_from(value_serde, topic, is_key=False)
+        return TestOutputTopic(self._output, topic, key, value)
 
     def commit(self) -> None:
         """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""

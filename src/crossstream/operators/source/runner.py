@@ -22,7 +22,7 @@ from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, S
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.planning.steps import ReadStep
 from crossstream.serdes import serde as calls
-from crossstream.serdes.refusals import show
+from crossstream.serdes.refusals import OF_REGISTRY, show
 from crossstream.serdes.serde import (
     NO_READER,
     Checking,
@@ -211,6 +211,8 @@ class Decoder:
             try:
                 return read(changes)
             except SerdeError as error:
+                if error.code in OF_REGISTRY:
+                    raise self._at(error) from error.__cause__
                 reasons = self._reasons(changes, part, series and part == "value")
                 if not reasons and series and part == "key":
                     reasons = self._reasons(changes, part, series)
