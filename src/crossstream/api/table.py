@@ -153,7 +153,7 @@ class KTable(Handle):
 
         ``path``: a folder or a URI; the table is created if it is missing. The fields of a value are columns; a value
         of another type is the column ``value``. ``key``: the name of the key's column; or of each field of a
-        key that is a struct, which keep their own names without it. ``timestamp``: the name of a column for the timestamp.
+        key that is a struct, which keep their own names without it. ``timestamp``: a name for a column of timestamps.
         ``schema_mode="merge"`` adds columns that the table does not have. ``partition_by``: columns, of a table that is
         created. ``storage_options``: those of ``deltalake``.
 

@@ -104,6 +104,9 @@ class DeltaSink:
         self.write(self.schema.empty_table(), mark)
         self.open()
 
+    def close(self) -> None:
+        self._table = None
+
     @property
     def _opened(self) -> DeltaTable:
         assert self._table is not None

@@ -112,6 +112,11 @@ class IcebergSink:
         with self._opened.transaction() as transaction:
             transaction.set_properties(_noted(mark))
 
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+        self._catalog = self._table = None
+
     @property
     def _known(self) -> Catalog:
         if self._catalog is None:

@@ -53,6 +53,9 @@ class Writer(Protocol):
     def reset(self, mark: BatchMark) -> None:
         """Writes the mark of an earlier batch, and no rows."""
 
+    def close(self) -> None:
+        """Closes what it has opened."""
+
 
 def layout(node: TableSink) -> Layout:
     """The columns of a sink's table. Raises `NoSuchColumn`."""
@@ -104,6 +107,11 @@ class Tables:
         if node is None:
             raise _no_sink(name, batch)
         self._guarded(node, partial(self._write, node, rows, self._mark(name, batch)))
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
 
     def _newest(self, node: TableSink, newest: int) -> int | None:
         columns = layout(node)

@@ -378,6 +378,7 @@ class Publishing:
         for one in (self.publisher, self.transactions):
             if one is not None:
                 one.close()
+        self.tables.close()
 
     def _stage(self, entry: BatchEntry, sent: Mapping[str, list[bytes]]) -> tuple[StagedRows, ...]:
         """Writes the rows of tables to files."""

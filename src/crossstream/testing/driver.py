@@ -277,6 +277,7 @@ class TopologyTestDriver:
         """Processes the records that wait, unless a batch failed: its error was raised already."""
         if not self._failed:
             self.commit()
+        self._lakehouse.close()
 
     def _topic(self, name: str) -> MemoryTopic:
         if name not in self._topics:
