@@ -45,6 +45,7 @@ def test_killed_again_and_again(
         log.create_topic(topic, 2)
     rng = Random(rows + 1)
     servers = {"SERVERS": broker_info.bootstrap_servers, "GUARANTEE": "exactly_once"}
+    servers["APPLICATION"] = f"killed-{rows}"
     world = World(tmp_path / "killed")
     world.root.mkdir()
     now = 0
@@ -62,10 +63,10 @@ def test_killed_again_and_again(
         feed(writer, rng, now + 60_000)  # closes the windows
         until_read(world, tmp_path, rows, servers, log)
         found = committed(reader, log)
-        for topic in ("visits",):
-            remake(log, broker_info, topic)
-        other = World(tmp_path / "undisturbed", application_id="other")
+        remake(log, broker_info, "visits")
+        other = World(tmp_path / "undisturbed")
         other.root.mkdir()
+        servers["APPLICATION"] = f"undisturbed-{rows}"
         until_read(other, tmp_path, rows, servers, log)
         expected = committed(reader, log)
     finally:

@@ -2,7 +2,7 @@
 
 Runs one of `TOPOLOGIES` on the topics and state in FOLDER, or the state at $STATE_URI, until it is killed or its input
 is closed, and prints "running" when it has started and "batch N" after each commit. With $SERVERS the topics are
-Kafka's, and are written with the guarantee $GUARANTEE.
+Kafka's, and are written with the guarantee $GUARANTEE, by the application $APPLICATION.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def on_kafka(servers: str) -> dict[str, object]:
 
 
 def main() -> None:
-    world = World(Path(sys.argv[1]), single_task_rows=int(sys.argv[5]))
+    name = os.environ.get("APPLICATION", "app")
+    world = World(Path(sys.argv[1]), name, single_task_rows=int(sys.argv[5]))
     kafka = {} if "SERVERS" not in os.environ else on_kafka(os.environ["SERVERS"])
     config = world.config(
         **kafka,

@@ -18,6 +18,7 @@ from crossstream.columns.functions import Function
 from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
+from crossstream.serdes.debezium.settings import Debezium
 
 Shape = Literal["stream", "table", "global", "none"]
 """What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
@@ -84,10 +85,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Node):
-    """Records of topics (names, or a pattern), as a stream, a table or a global table."""
+    """Records of topics (names, or a pattern), as a stream, a table or a global table.
+
+    ``unwrap``: the records are change events, and the table has the rows in them.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
+    unwrap: Debezium | None = None
     timestamp_extractor: Callable[..., Any] | None = None
     offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
 

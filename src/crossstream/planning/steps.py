@@ -84,6 +84,13 @@ class MaterializeStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRowsStep(Step):
+    """Completes the rows of change events from the rows before, and leaves out events that came too late."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoinStep(Step):
     """Primary-key join; ``stores``: of the left and the right table.
 

@@ -123,6 +123,45 @@ def test_instances_both_ways() -> None:
     assert hash(serde) == hash(serdes.avro(Order))
 
 
+@dataclass
+class Basket:
+    id: int
+    color: Color | None
+    lines: list[Line]
+    token: uuid.UUID
+    at: datetime
+    first: Line | None = None
+
+
+class Frozen(msgspec.Struct, frozen=True, rename="camel"):
+    unit_price: float
+    line: Line
+
+
+class OnlyNamed(msgspec.Struct, kw_only=True):
+    id: int
+
+
+def test_instances_made_from_columns_are_those_of_msgspec() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    baskets = [
+        Basket(1, Color.RED, [Line("a"), Line("b", 2)], uuid.UUID(int=1), at, Line("c")),
+        Basket(2, None, [], uuid.UUID(int=2), at),
+    ]
+    for kind, values in (
+        (Basket, baskets),
+        (Frozen, [Frozen(0.5, Line("a"))]),
+        (OnlyNamed, [OnlyNamed(id=7)]),
+    ):
+        serde = serdes.avro(kind)
+        wire = serde.encode_objects([*values, None] * 20)
+        assert serde.decode_objects(wire) == [*values, None] * 20
+        assert [serde.deserialize(serde.serialize(value)) for value in values] == values
+    assert serdes.avro(Basket).form.build is not None
+    assert serdes.avro(Frozen).form.build is not None
+    assert serdes.avro(OnlyNamed).form.build is None
+
+
 class Bill(msgspec.Struct, frozen=True):
     id: int
     total: Annotated[float, msgspec.Meta(ge=0)] = 0.0
