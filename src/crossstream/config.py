@@ -121,6 +121,9 @@ class StreamsConfig:
     ``state_mode``               who may read the state files: ``"private"`` their owner, ``"group"`` also the group,
                                  which may write them too (workers of another user), ``"shared"`` everybody
     ``durable``                  commits survive a crash of the machine, not only of the process
+    ``health_port``              the port that answers ``/health`` and ``/ready`` from `start` to `stop`; None: none
+    ``health_host``              the address it listens on; default: this machine only
+    ``health_patience``          duration after which a batch that does not end counts as stuck
     ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
     ``metrics_host``             the address that it listens on; by default every one of the machine
     ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
@@ -156,6 +159,9 @@ class StreamsConfig:
     retain_batches: int = 10
     state_mode: StateMode = "private"
     durable: bool = True
+    health_port: int | None = None
+    health_host: str = "127.0.0.1"
+    health_patience: Duration = "10 minutes"
     metrics_port: int | None = None
     metrics_host: str = "0.0.0.0"
     ui_port: int | None = None
@@ -218,6 +224,11 @@ class StreamsConfig:
         """``broker_patience`` in ms."""
         return to_milliseconds(self.broker_patience)
 
+    @property
+    def health_patience_ms(self) -> int:
+        """``health_patience`` in ms."""
+        return to_milliseconds(self.health_patience)
+
     def _check_types(self) -> None:
         for name in ("kafka", "spark"):
             settings = getattr(self, name)
@@ -228,9 +239,6 @@ class StreamsConfig:
                     raise _out_of_range(f"the name of a setting in {name}={{…}}", setting, "text")
         if not isinstance(self.durable, bool):
             raise _out_of_range("durable", self.durable, "True or False")
-        for name in ("metrics_host", "ui_host"):
-            if not isinstance(host := getattr(self, name), str) or not host:
-                raise _out_of_range(name, host, 'an address of this machine, such as "127.0.0.1"')
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
@@ -264,13 +272,18 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
-        for name in ("metrics_port", "ui_port"):
-            port = getattr(self, name)
+        ports = {name: getattr(self, name) for name in ("health_port", "metrics_port", "ui_port")}
+        for name, port in ports.items():
             if port is not None and (isinstance(port, bool) or not isinstance(port, int) or port >> 16):
                 raise _out_of_range(name, port, "a port: 1 to 65535, or 0 for any that is free")
-        if self.metrics_port is not None and self.metrics_port == self.ui_port != 0:
-            what = f"metrics_port and ui_port are both {self.ui_port}"
-            raise _refusal(what, "give each a port of its own")
+        given = [port for port in ports.values() if port]
+        if len(set(given)) < len(given):
+            named = " and ".join(name for name, port in ports.items() if given.count(port or 0) > 1)
+            raise _refusal(f"{named} are the same port", "give each a port of its own")
+        for name in ("health_host", "metrics_host", "ui_host"):
+            host: Any = getattr(self, name)
+            if not isinstance(host, str) or not host:
+                raise _out_of_range(name, host, "the address of an interface, such as 0.0.0.0")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 
@@ -286,7 +299,14 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        for name, least in (("broker_patience", 1), ("max_task_idle", 0), ("trigger", 0), ("idle_after", 1)):
+        durations = {
+            "broker_patience": 1,
+            "health_patience": 1,
+            "max_task_idle": 0,
+            "trigger": 0,
+            "idle_after": 1,
+        }
+        for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):
                 put(self, name, to_milliseconds(duration, name, minimum=least))

@@ -133,7 +133,7 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
 
 
 def test_one_port_is_not_given_twice() -> None:
-    with pytest.raises(cs.ConfigError, match="both 9000"):
+    with pytest.raises(cs.ConfigError, match="metrics_port and ui_port are the same"):
         cs.StreamsConfig(application_id="a", metrics_port=9000, ui_port=9000)
 
 
