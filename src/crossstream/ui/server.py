@@ -40,7 +40,7 @@ TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "imag
 COOKIE = "crossstream-token"
 
 SECONDS = 1.0
-"""From one observation to the next while somebody looks; else each second one is left out."""
+"""From one observation to the next while a browser listens; else each second one is left out."""
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
