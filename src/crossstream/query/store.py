@@ -144,6 +144,10 @@ class StoreReader:
         """An upper bound of the number of rows (deleted ones may still be counted)."""
         return sum(version.rows for version in self.versions())
 
+    def count(self) -> int:
+        """The number of rows; reads every key of the store."""
+        return len(self._live()["key"])
+
     def to_arrow(self) -> pa.Table:
         """All rows as a table with the columns key, value and timestamp (ms), of windows also start and end (ms).
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
+from crossstream.graph.nodes import FrameSink
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
@@ -25,7 +26,7 @@ from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
-from crossstream.spark.progress import Account, Progress
+from crossstream.spark.progress import Account, Progress, Running
 from crossstream.spark.topics import Inputs, Publishing, connection_of, mark_topic, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog, Vacuum
@@ -37,6 +38,8 @@ from crossstream.topics import TopicPartition
 T = TypeVar("T")
 
 _logger = logging.getLogger("crossstream.spark")
+_story = logging.getLogger("crossstream")
+"""A line for each start, recovery, batch and stop of an application."""
 
 
 class Halted(Exception):
@@ -97,6 +100,8 @@ class Engine:
         self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
+        self.running: Running | None = None
+        self._delivering = 0.0
         self._account = Account.of(topology)
 
     def open(self, session: Callable[[], SparkSession]) -> None:
@@ -143,6 +148,15 @@ class Engine:
         self._publishing.begin(found.application.state_id, commit.id, restarts=restarts)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
+        self._say_recovered(commit)
+
+    def _say_recovered(self, commit: Commit) -> None:
+        """Logs from where the application continues."""
+        name, last = self.config.application_id, commit.id
+        after = "without state" if last < 0 else f"after batch {last}"
+        _story.info("%s: begins %s, state partitions: %d", name, after, self.partitions)
+        if self._repeat is not None:
+            _story.info("%s: batch %d was begun and not committed, and is repeated", name, self._repeat.id)
 
     @property
     def _checkpoint(self) -> Path:
@@ -256,7 +270,7 @@ class Engine:
             self._has_failed = True
             raise
         finally:
-            self._runner = outer
+            self._runner, self.running = outer, None
 
     def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
@@ -270,6 +284,8 @@ class Engine:
         else:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
+        records = sum(span.end - span.start for span in entry.ranges)
+        self.running = Running(entry.id, time.time() - planned + started, records)
         try:
             report = self._on_spark(entry, frame)
         except Exception as error:
@@ -289,7 +305,8 @@ class Engine:
         self._rescale()
         phases = {
             "plan": planned - started,
-            "run": ran - planned,
+            "run": ran - planned - self._delivering,
+            **({"for_each_batch": self._delivering} if self._delivers else {}),
             "publish": published - ran,
             "commit": committed - published,
             **report.seconds,
@@ -334,8 +351,15 @@ class Engine:
         )
         report, frames = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
         self._sizing.learn(sum(report.seconds.values()))
+        started = time.perf_counter()
         deliver(self.spark, self.topology, frames, entry.id)
+        self._delivering = time.perf_counter() - started
         return report
+
+    @property
+    def _delivers(self) -> bool:
+        """Whether a function of the user gets each batch as a DataFrame."""
+        return any(isinstance(node, FrameSink) and node.function is not None for node in self.topology)
 
     def _with_other_workers(self, run: Callable[[SparkRounds], T], batch: int) -> T:
         """Runs the rounds of a batch, again if a process that ran them was killed: nothing of it counts yet.
@@ -384,6 +408,14 @@ class Engine:
         self._account.add(report)
         lag = self.sources.lag(ends)
         self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
+        _story.debug(
+            "%s: batch %d committed: %d records in %.3f s, %d waiting",
+            self.config.application_id,
+            entry.id,
+            self.progress.rows,
+            seconds,
+            lag,
+        )
         self._on_progress(self.progress)
 
     def finish(self) -> None:

@@ -38,6 +38,15 @@ class Progress:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A batch that runs. ``since``: seconds since the epoch; ``records``: how many it takes from topics."""
+
+    batch: int
+    since: float
+    records: int
+
+
 @dataclass(slots=True)
 class Account:
     """What an application has done since its start, and what it holds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -25,10 +26,12 @@ from crossstream.query.views import view_of_folder
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
-from crossstream.spark.progress import Progress, call_listener, check_listener
+from crossstream.spark.progress import Progress, Running, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
+
+logger = logging.getLogger("crossstream")
 
 Status = Literal["created", "running", "paused", "stopping", "stopped", "failed"]
 
@@ -125,6 +128,18 @@ class SparkStreams:
         """What the last batch did."""
         return self._progress
 
+    @property
+    def running(self) -> Running | None:
+        """The batch that runs now: its number, since when, and how many records it takes; None between two."""
+        engine = self._engine
+        return None if engine is None else engine.running
+
+    @property
+    def spark_ui_address(self) -> str | None:
+        """The address of Spark's own pages, where its session has them; None before the start and after the end."""
+        session = None if self._engine is None else getattr(self._engine, "spark", None)
+        return None if session is None else getattr(session.sparkContext, "uiWebUrl", None)
+
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
 
@@ -150,6 +165,7 @@ class SparkStreams:
                 self._end_thread()
             self._refuse_failed()
             self._health.open()
+            logger.info("%s: starts", self.config.application_id)
             try:
                 self._health.begin("the start")
                 engine = self._open()
@@ -224,7 +240,7 @@ class SparkStreams:
             self._closes_itself = False
             self._health.close()
             if self._status != "failed":
-                self._status = "stopped"
+                self._note_stopped()
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
@@ -405,6 +421,7 @@ class SparkStreams:
             self._error.__cause__ = error
         self._status = "failed"
         self._health.fail(self._error)
+        logger.error("%s: failed: %s", self.config.application_id, self._error)
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
         """The error; one without any location names the application."""
@@ -437,7 +454,14 @@ class SparkStreams:
             if self._status != "failed":
                 self._fail(error)
         if self._status != "failed":
-            self._status = "stopped"
+            self._note_stopped()
+
+    def _note_stopped(self) -> None:
+        if self._status in ("running", "stopping"):
+            last = self._progress.batch
+            done = "no batch" if last < 0 else f"batch {last}"
+            logger.info("%s: stopped after %s", self.config.application_id, done)
+        self._status = "stopped"
 
 
 def _called_inside(what: str) -> ConfigError:
