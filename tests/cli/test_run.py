@@ -492,5 +492,5 @@ def test_a_table_is_made_to_fit():
         [["orders.join(customers).filter", "1,234,567"]],
         [False, True],
     )
-    assert fitted(head, rows, right, 30, ["kind"])[1] == [["orders.jo…s).filter", "1,234,567"]]
+    assert fitted(head, rows, right, 30, ["kind"])[1] == [["orders.j….filter", "1,234,567"]]
     assert fitted(head, rows, right, 5)[1][0][2] == "1,234,567"

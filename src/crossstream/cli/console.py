@@ -95,25 +95,26 @@ def fitted(
     If that is not enough, cells of texts are shortened in the middle, the longest first. Numbers keep their width.
     """
     columns = [[name, *cells] for name, *cells in zip(head, *rows, strict=True)]
-    right = list(to_right)
+    right, widths = list(to_right), [max(map(len, column)) for column in columns]
 
     def needed() -> int:
-        return sum(max(map(len, column)) + 2 for column in columns) - 2
+        return sum(widths) + GAP * (len(widths) - 1) + 2
 
     for name in spare:
         if needed() <= width:
             break
         at = [column[0] for column in columns].index(name)
-        del columns[at], right[at]
-    texts = [column for column, number in zip(columns, right, strict=True) if not number]
-    while needed() > width and any(max(map(len, column)) > SHORTEST for column in texts):
-        widest = max(texts, key=lambda column: max(map(len, column)))
-        most = max(map(len, widest)) - 1
-        widest[:] = [middle(cell, most) for cell in widest]
-    head, *cells = map(list, zip(*columns, strict=True))
+        del columns[at], right[at], widths[at]
+    texts = [at for at, number in enumerate(right) if not number]
+    while needed() > width and (long := [at for at in texts if widths[at] > SHORTEST]):
+        widths[max(long, key=lambda at: widths[at])] -= 1
+    shown = [[middle(cell, most) for cell in column] for column, most in zip(columns, widths, strict=True)]
+    head, *cells = map(list, zip(*shown, strict=True))
     return list(head), cells, right
 
 
+GAP = 3
+"""Between two columns of a table on a terminal."""
 SHORTEST = 6
 """Texts are not shortened below this."""
 
