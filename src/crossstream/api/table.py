@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
-from crossstream.api.draft import Handle, child, given_name, made_values
+from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import GroupedKTable, group_key
 from crossstream.api.options import Grouped, Materialized, Named, Produced, TableJoined
+from crossstream.api.previews import Previewed
 from crossstream.api.stream import KStream
 from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import join_many, table_join, table_join_refusal
@@ -34,7 +35,7 @@ from crossstream.typing import (
 )
 
 
-class KTable(Handle):
+class KTable(Previewed):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or

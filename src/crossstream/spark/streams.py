@@ -26,6 +26,7 @@ from crossstream.query.views import view_of_folder
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
+from crossstream.spark.notebook import html_of, show_live
 from crossstream.spark.progress import Progress, Running, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.storage.bucket import is_uri
@@ -248,6 +249,14 @@ class SparkStreams:
         is_store = any(store.public == name for store in self.plan.stores.values())
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the status, the last batch, the one that runs, and the stores."""
+        return html_of(self)
+
+    def _ipython_display_(self) -> None:
+        """In a notebook the output follows the application until it ends."""
+        show_live(self)
 
     # -- inside ----------------------------------------------------------------------------------------
 
