@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -141,9 +140,8 @@ def test_a_notebook_shows_a_table_its_rows_and_its_drawing(topics):
 
 def test_what_a_topic_holds_is_no_markup(topics, tmp_path, capsys):
     (tmp_path / "lines").write_text(json.dumps({"key": "<script>alert(1)</script>", "value": {"a": "<b>"}}))
-    call(capsys, "topics", "write", "evil", tmp_path / "lines", "--topics-dir", topics)
     FileTopics(str(topics)).log().create_topic("evil", 1)
-    call(capsys, "topics", "write", "evil", tmp_path / "lines", "--topics-dir", topics)
+    assert call(capsys, "topics", "write", "evil", tmp_path / "lines", "--topics-dir", topics).code == 0
     stream = cs.StreamsBuilder().stream("evil", JSON)
     stream.preview(topics_dir=topics)
     assert "<script>" not in stream._repr_html_()
@@ -185,14 +183,11 @@ def test_a_notebook_shows_an_application():
 
 def test_the_output_of_a_cell_follows_the_application_to_its_end(monkeypatch):
     shown: list[str] = []
-    done = threading.Event()
     app = application()
 
     def update(html: str) -> None:
         shown.append(html)
-        if app.status == "stopped":
-            done.set()
-        app.status = "stopped"
+        app.status = "failed"
 
     handle = SimpleNamespace(update=update)
     kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
@@ -201,9 +196,9 @@ def test_the_output_of_a_cell_follows_the_application_to_its_end(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython.display", notebook)
     show_live(app)
     deadline = time.monotonic() + 10
-    while len(shown) < 2 and time.monotonic() < deadline:
+    while len(shown) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert "running" in shown[0]
+    assert ["running" in shown[0], "running" in shown[1], "failed" in shown[2]] == [True] * 3
     kernel.get_ipython = lambda: SimpleNamespace()
     with pytest.raises(NotImplementedError):
         show_live(app)

@@ -30,7 +30,7 @@ class Draft:
     """What a `StreamsBuilder` and its handles share.
 
     ``stores``: store names, and the nodes that keep them. ``open_splits``: the lines of splits that are not finished.
-    ``previews``: by node, how many records were tried last, and what came out. ``preview_config``: where they came from.
+    ``previews``: by node, how many records were tried last, and the result. ``preview_config``: where the topics are.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)

@@ -73,5 +73,6 @@ def show_live(app: Application) -> None:
         while app.status not in ENDED:
             time.sleep(REFRESH_SECONDS)
             handle.update(display.HTML(html_of(app)))
+        handle.update(display.HTML(html_of(app)))
 
     threading.Thread(target=follow, name="notebook", daemon=True).start()
