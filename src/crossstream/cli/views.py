@@ -104,7 +104,6 @@ class LinesView:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._end = "stopped"
-        self._said: set[str] = set()
 
     def starting(self) -> None:
         say("starting Spark…")
@@ -114,8 +113,6 @@ class LinesView:
 
     def batch(self, progress: Progress) -> None:
         print(as_text(progress, time.time()), file=self._out, flush=True)
-        for warning in _unsaid(progress, self._said):
-            self.line(warning)
 
     def line(self, text: str) -> None:
         say(text)
@@ -138,14 +135,6 @@ class JsonView(LinesView):
         print(to_json(as_line(progress, time.time())), file=self._out, flush=True)
 
 
-def _unsaid(progress: Progress, said: set[str]) -> Iterator[str]:
-    """The warnings that came with this batch."""
-    for warning in progress.warnings:
-        if warning not in said:
-            said.add(warning)
-            yield f"warning: {warning}"
-
-
 class LiveView:
     """Draws the terminal's last lines, four times a second; methods as in `LinesView`."""
 
@@ -158,7 +147,6 @@ class LiveView:
         self._figures = Figures(time.monotonic())
         self._app: SparkStreams | None = None
         self._live_rows: LiveRows | None = None
-        self._said: set[str] = set()
         console = make_console(out)
         console.soft_wrap = False
         self._live = Live(Spinner("dots", "starting Spark…"), console=console, refresh_per_second=4)
@@ -174,8 +162,6 @@ class LiveView:
 
     def batch(self, progress: Progress) -> None:
         self._figures.add(progress, time.monotonic())
-        for warning in _unsaid(progress, self._said):
-            self.line(warning)
 
     def line(self, text: str) -> None:
         self._live.console.print(text)
