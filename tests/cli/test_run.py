@@ -91,7 +91,7 @@ Spark: http://h:4040
 
 rows        100 a second   1,000 so far   4 waiting
 now         batch 4 running: 4,381 records, 3 s
-last        batch 3   1,000 rows   500 ms
+last        batch 3   1,000 records   500 ms
 phases, ms  1 plan   400 run   30 for_each_batch   2 publish   3 commit
 tasks, ms   55 round 0
 

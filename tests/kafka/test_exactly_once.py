@@ -23,11 +23,13 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.lakehouse.delta import DeltaSink
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
 from tests.kafka.fixtures import await_end, proxied, records, rows_of
 from tests.kafka.proxy import Proxy
+from tests.lakehouse.lake import Lake
 
 pytestmark = pytest.mark.kafka
 
@@ -327,3 +329,29 @@ class _Memory(dict[str, Any]):
 
     def read(self, name: str, *, original: bool = False) -> Any:
         return self[name]
+
+
+@pytest.mark.parametrize("step", ["before the table", "after the table"])
+def test_a_batch_in_kafka_and_in_a_table(
+    world: World, reader: KafkaReader, tmp_path: Path, step: str
+) -> None:
+    """One batch, one number: each once in both."""
+    lake = Lake(tmp_path, "delta")
+
+    def topology() -> cs.Topology:
+        builder = cs.StreamsBuilder()
+        words = builder.stream(f"{world.name}-words", cs.Consumed(key=TEXT, value=TEXT))
+        counts = words.group_by_key().count()
+        counts.to_stream().to(f"{world.name}-counts", cs.Produced(key=TEXT, value=NUMBER))
+        lake.sink(counts, "counts")
+        lake.sink(words, "words")
+        return builder.build()
+
+    world.topology = topology  # type: ignore[method-assign]
+    world.append("a", "b", "a")
+    world.run((before if step == "before the table" else after)(DeltaSink, "write"))
+    world.append("b")
+    world.run()
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert lake.tuples("counts") == [("a", 2), ("b", 2)]
+    assert [row[0] for row in lake.tuples("words")] == ["a", "a", "b", "b"]

@@ -78,9 +78,8 @@ def _show_status(port: int) -> bool:
         print(f"directory {info.directory}")
         print(f"log {info.log_file}")
     for server, answered in companions:
-        print(
-            f"{server.NAME} {server.url}: {_answers(answered)}, process {server.pid}, log {server.log_file}"
-        )
+        print(f"{server.NAME} {server.url}: {_answers(answered)}, process {server.pid}")
+        print(f"log {server.log_file}")
     return answers and all(answered for _, answered in companions)
 
 

@@ -82,10 +82,14 @@ def as_line(progress: Progress, time: float) -> dict[str, Any]:
 def as_text(progress: Progress, time: float) -> str:
     """A batch as one readable line; ``time``: of its commit, in seconds since the epoch."""
     moment = datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    parts = [f"{progress.rows:,} record{'' if progress.rows == 1 else 's'} in {progress.seconds:.3g} s"]
+    parts = [f"{_records(progress.rows)} in {progress.seconds:.3g} s"]
     parts += [f"{progress.lag:,} waiting"] if progress.lag else []
     parts += [f"dropped {rows:,} ({reason})" for reason, rows in progress.dropped.items()]
     return f"{moment} batch {progress.batch}: {', '.join(parts)}"
+
+
+def _records(number: int) -> str:
+    return f"{number:,} record{'' if number == 1 else 's'}"
 
 
 def make_view(form: str, out: TextIO) -> View:
@@ -226,6 +230,7 @@ class LiveRows:
 NAMED = ("plan", "run", "for_each_batch", "publish", "commit")
 """The phases of a batch, one after the other; all others are work of the tasks in parallel."""
 SIZE = (80, 24)
+ENDED = ("stopped", "failed")
 
 
 def render(
@@ -258,7 +263,7 @@ def render(
     lines = [heading, *(Text(middle(detail, width), "dim") for detail in details), Text()]
     if figures.last is None and running is None:
         return Group(Text(), *lines, Text("waiting for records", "dim"))
-    lines += [*_facts(figures, running, now, width), Text()]
+    lines += [*_facts(figures, running, now, width, ended=state in ENDED), Text()]
     # A line stays free: else the terminal would scroll.
     lines += _tables(figures, live or {}, width, height - len(lines) - 1)
     for line in lines:
@@ -267,7 +272,9 @@ def render(
     return Group(*lines)
 
 
-def _facts(figures: Figures, running: tuple[Running, float] | None, now: float, width: int) -> Iterator[Text]:
+def _facts(
+    figures: Figures, running: tuple[Running, float] | None, now: float, width: int, *, ended: bool
+) -> Iterator[Text]:
     from rich.text import Text
 
     def fact(name: str, *cells: tuple[str, str]) -> Text:
@@ -283,14 +290,14 @@ def _facts(figures: Figures, running: tuple[Running, float] | None, now: float, 
     )
     if running is not None:
         batch, seconds = running
-        text = f"batch {batch.batch} running: {batch.records:,} records, {seconds:,.0f} s"
+        text = f"batch {batch.batch} running: {_records(batch.records)}, {seconds:,.0f} s"
         yield fact("now", (text, ""))
-    else:
+    elif not ended:
         yield fact("now", ("waiting for records", ""))
     if last is None:
         return
     took = (f"{1000 * last.seconds:,.0f}", " ms")
-    yield fact("last", (f"batch {last.batch:,}", ""), (f"{last.rows:,}", " rows"), took)
+    yield fact("last", (f"batch {last.batch:,}", ""), (_records(last.rows), ""), took)
     yield fact(
         "phases, ms", *((f"{last.phases[name]:,.0f}", f" {name}") for name in NAMED if name in last.phases)
     )

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSink
+from crossstream.lakehouse.tables import Tables
+from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
@@ -76,7 +78,8 @@ class Engine:
         self._staging = staging_of(self.connection, self.state)
         self.inputs = Inputs(plan, config, self.connection, self.log)
         mark = mark_topic(topology, config)
-        self._publishing = Publishing(self.connection, self._staging, self.log, mark)
+        tables = Tables(topology, config.application_id)
+        self._publishing = Publishing(self.connection, self._staging, self.log, mark, tables)
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
@@ -287,7 +290,7 @@ class Engine:
         records = sum(span.end - span.start for span in entry.ranges)
         self.running = Running(entry.id, time.time() - planned + started, records)
         try:
-            report = self._on_spark(entry, frame)
+            report, sent = self._on_spark(entry, frame)
         except Exception as error:
             if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
                 self._repeat = None
@@ -295,7 +298,7 @@ class Engine:
             raise
         ran = time.perf_counter()
         commit = self._following(entry, report)
-        self._publishing.publish(entry, report, commit)
+        self._publishing.publish(entry, report, commit, sent)
         published = time.perf_counter()
         self._commit(commit, report)
         if report.manifests:
@@ -335,7 +338,8 @@ class Engine:
         self.log.write_batch(entry)
         return entry
 
-    def _on_spark(self, entry: BatchEntry, frame: Any) -> Report:
+    def _on_spark(self, entry: BatchEntry, frame: Any) -> tuple[Report, dict[str, list[bytes]]]:
+        """Runs a batch; what it reports, and what it sent to the driver, by sink."""
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
         batch = Batch(
@@ -349,12 +353,15 @@ class Engine:
             frames=frame_names(self.topology),
             wants_keys=self._account.partnerless.wants_keys,
         )
-        report, frames = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
+        report, sent = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
         self._sizing.learn(sum(report.seconds.values()))
         started = time.perf_counter()
-        deliver(self.spark, self.topology, frames, entry.id)
+        deliver(self.spark, self.topology, sent, self._mark(entry))
         self._delivering = time.perf_counter() - started
-        return report
+        return report, sent
+
+    def _mark(self, entry: BatchEntry) -> BatchMark:
+        return BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
 
     @property
     def _delivers(self) -> bool:

@@ -35,17 +35,17 @@ def html_of(app: Application) -> str:
     last, running = app.progress, app.running
     facts = [app.status]
     if last.batch >= 0:
-        facts += [f"{last.total_rows:,} records so far", f"{last.lag:,} waiting"]
+        facts += [f"{_records(last.total_rows)} so far", f"{last.lag:,} waiting"]
     parts = [html_title(app.config.application_id, facts)]
     if running is not None:
         seconds = max(0.0, time.time() - running.since)
         parts.append(
-            html_note(f"batch {running.batch} running: {running.records:,} records, {seconds:.0f} s")
+            html_note(f"batch {running.batch} running: {_records(running.records)}, {seconds:.0f} s")
         )
     if last.batch >= 0:
         phases = ", ".join(f"{name} {value:,.0f} ms" for name, value in last.phases.items())
         parts.append(
-            html_note(f"batch {last.batch}: {last.rows:,} records in {last.seconds:.3g} s ({phases})")
+            html_note(f"batch {last.batch}: {_records(last.rows)} in {last.seconds:.3g} s ({phases})")
         )
         names = dict.fromkeys([*last.rows_in, *last.rows_out])
         rows = [(name, last.rows_in.get(name), last.rows_out.get(name)) for name in names]
@@ -56,6 +56,10 @@ def html_of(app: Application) -> str:
         parts += [html_table(("dropped", "rows"), dropped)] if dropped else []
         parts += [html_note(f"warning: {warning}") for warning in last.warnings]
     return "".join(parts)
+
+
+def _records(number: int) -> str:
+    return f"{number:,} record{'' if number == 1 else 's'}"
 
 
 def show_live(app: Application) -> None:
