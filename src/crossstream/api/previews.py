@@ -18,7 +18,7 @@ from crossstream.graph.nodes import Node
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.signatures import is_whole
 
-ENGINE = "crossstream.testing.preview"
+ENGINE = "crossstream.preview"
 """Runs previews; it is above this room, and loaded when it is needed."""
 
 

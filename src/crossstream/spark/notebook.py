@@ -31,7 +31,7 @@ class Application(Protocol):
 
 
 def html_of(app: Application) -> str:
-    """The application as it is now."""
+    """The application at this moment."""
     last, running = app.progress, app.running
     facts = [app.status]
     if last.batch >= 0:

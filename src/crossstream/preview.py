@@ -74,7 +74,7 @@ class _Collector:
 
 
 def _draft_of(handle: KStream | KTable) -> Draft:
-    """A draft of what leads to the handle alone: adding to it changes nothing of the user's."""
+    """A draft of what leads to the handle alone: adding to it leaves the builder unchanged."""
     nodes = leading_to(handle._draft.nodes, handle._node)
     for node in nodes.values():
         if isinstance(node, FrameSource):
