@@ -83,16 +83,16 @@ class Previewed(Handle):
                 bootstrap_servers=bootstrap_servers,
                 kafka=kafka or {},
             )
-        config = config or self._draft.preview_config
-        if config is None or (config.servers is None and config.topics_path is None):
+        known: StreamsConfig | None = config or self._draft.preview_config
+        if known is None or (known.servers is None and known.topics_path is None):
             raise ConfigError(
                 "preview does not know where the topics are",
                 code="CS-203",
                 where=caller_location("preview"),
                 next='write preview(10, config), preview(10, topics_dir="…") or preview(10, bootstrap_servers="…")',
             )
-        self._draft.preview_config = config
-        return config
+        self._draft.preview_config = known
+        return known
 
     def _repr_html_(self) -> str:
         """In a notebook: what it is, the rows of its last preview, and the drawing of what leads to it."""
