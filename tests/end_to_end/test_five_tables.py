@@ -215,6 +215,7 @@ def start(parts: Parts, prefix: str, shop: Shop) -> None:
         log.create_topic(f"{prefix}.{result}", PARTITIONS)
     log.close()
     parts.capture(prefix, prefix, {"topic.creation.default.partitions": str(PARTITIONS)})
+    parts.await_topics(*(f"{prefix}.public.{table}" for table in shop.keys))
 
 
 def in_sql(parts: Parts, database: str) -> dict[str, dict[int, Any]]:
@@ -240,6 +241,8 @@ def in_topic(parts: Parts, topic: str) -> dict[int, Any]:
     """The last value of each key."""
     newest = {message.key(): message.value() for message in messages(parts.broker.bootstrap_servers, topic)}
     there = {key: value for key, value in newest.items() if value is not None}
+    if not there:  # and so perhaps no schema of them
+        return {}
     keys = pa.array(list(there), pa.large_binary())
     values = pa.array(list(there.values()), pa.large_binary())
     rows = decode_objects(serdes.confluent_avro(parts.registry.url, subject=f"{topic}-value"), values)

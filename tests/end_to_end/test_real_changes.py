@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crossstream.cli.demo_postgres import CHANGES
 from crossstream.demo.cdc import Parts
 from crossstream.errors import SourceError
 from crossstream.kafka import broker, servers
+from tests.cli.cases import ENVIRONMENT
 from tests.data.debezium.record import read
 from tests.data.debezium.recordings import Recorded
 from tests.end_to_end.real_parts import await_saved
@@ -60,6 +66,46 @@ def test_a_row_becomes_a_record(parts: Parts) -> None:
         assert json.loads(answer["schema"])["name"] == "Envelope"
     subjects = servers.request(f"{parts.registry.url}/subjects")
     assert {"quickavro.public.t-key", "quickavro.public.t-value"} <= set(subjects)
+
+
+PLAY = """
+import pickle, sys
+from pathlib import Path
+from crossstream.cli.demo import DemoFolder, DemoView
+from crossstream.cli.demo_postgres import play
+
+parts = pickle.loads(Path(sys.argv[1]).read_bytes())
+folder = DemoFolder(Path(sys.argv[2]))
+folder.empty()
+folder.write_shop()
+play(parts, folder, DemoView(sys.stdout))
+"""
+
+
+@pytest.mark.spark
+def test_the_demo_shows_each_change_in_sql_in_the_result(parts: Parts, tmp_path: Path) -> None:
+    given = tmp_path / "parts"
+    given.write_bytes(pickle.dumps(parts))
+    done = subprocess.run(
+        [sys.executable, "-c", PLAY, given, tmp_path / "demo"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shown = done.stdout
+    assert done.returncode == 0, (shown, done.stderr)
+    for number, (title, _) in enumerate(CHANGES, 1):
+        assert f"{number}. {title}" in shown
+    for row in (
+        "   ~     10  Ada       Paris   12.50  was London",
+        "   ~     10  Grace     Arlington   12.50  was Ada, Paris",
+        "   -     11  Ada       Paris    7.00  deleted",
+        "   +    110  Ada       Paris    7.00  new",
+    ):
+        assert row in shown
+    assert "not that of SQL" not in shown
+    assert "The 2 rows of SQL are those of the topic." in shown
 
 
 def test_a_connector_that_fails_shows_why(parts: Parts) -> None:

@@ -316,6 +316,11 @@ class DemoFolder:
             text = _replaced(text, start + '"', f'{start}{suffix}"')
         self.application.write_text(text, encoding="utf-8")
 
+    def write_shop(self) -> None:
+        """Writes the application of the demo with Postgres."""
+        text = files("crossstream.demo").joinpath("shop.py").read_text(encoding="utf-8")
+        self.shop.write_text(text, encoding="utf-8")
+
 
 def _replaced(text: str, old: str, new: str) -> str:
     if text.count(old) != 1:

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossstream import serdes
 from crossstream.cli.console import SparkOutput, aligned, own_stdout, shortest
@@ -35,7 +34,8 @@ FOLLOW_SECONDS = 60.0
 
 TABLES = """
 CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, city text);
-CREATE TABLE orders (id int PRIMARY KEY, customer_id int, amount numeric(10, 2));
+CREATE TABLE orders (
+  id int PRIMARY KEY, customer_id int, amount numeric(10, 2));
 INSERT INTO customers VALUES (1, 'Ada', 'London'), (2, 'Grace', 'Arlington');
 INSERT INTO orders VALUES (10, 1, 12.50), (11, 1, 7.00), (12, 2, 99.90);
 """
@@ -72,8 +72,7 @@ def main(arguments: Namespace) -> int:
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: all servers stop
     folder.empty()
-    text = files("crossstream.demo").joinpath("shop.py").read_text(encoding="utf-8")
-    folder.shop.write_text(text, encoding="utf-8")
+    folder.write_shop()
     with own_stdout() as out, ExitStack() as stack:
         view = DemoView(out)
         view.say("SQL changes two tables in Postgres. Their join, a topic in Kafka, follows.", "bold")
@@ -100,6 +99,7 @@ def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = Fals
     parts.postgres.execute(TABLES)
     with view.waiting("Debezium reads them"):
         parts.capture("shop")
+        parts.await_topics(*SOURCES)
     with running(parts, folder, view, debug=debug) as result:
         view.say()
         view.say(f"Their join in the topic {RESULT}", "bold")
@@ -184,21 +184,23 @@ def table_of(parts: Parts) -> Table:
     """The result topic, read from its beginning: the last record of each key."""
     connection = KafkaConnection(parts.broker.bootstrap_servers)
     log, reader = connection.log(), connection.reader()
-    key, value = serdes.int64(), serdes.confluent_avro(parts.registry.url, subject=f"{RESULT}-value")
-    table: dict[int, tuple[str, str | None, Decimal]] = {}
+    last: dict[bytes, bytes | None] = {}
     try:
-        end = log.end_offsets([TopicPartition(RESULT, 0)])[TopicPartition(RESULT, 0)]
+        partition = TopicPartition(RESULT, 0)
+        end = log.end_offsets([partition])[partition]
         for records in reader.read(OffsetRange(RESULT, 0, 0, end), 10_000):
-            for record in records.to_pylist():
-                order = key.deserialize(record["key"])
-                table.pop(order, None)
-                if record["value"] is not None:
-                    sale: dict[str, Any] = value.deserialize(record["value"])
-                    table[order] = (sale["customer"], sale["city"], sale["amount"])
+            last.update(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
     finally:
         reader.close()
         log.close()
-    return table
+    if not last:  # and so perhaps no schema of it
+        return {}
+    key = serdes.int64()
+    value = serdes.confluent_avro(parts.registry.url, subject=f"{RESULT}-value")
+    sales = {
+        key.deserialize(order): value.deserialize(sale) for order, sale in last.items() if sale is not None
+    }
+    return {order: (sale["customer"], sale["city"], sale["amount"]) for order, sale in sales.items()}
 
 
 HEAD = ("", "order", "customer", "city", "amount", "")

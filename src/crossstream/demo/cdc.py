@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crossstream.demo.postgres import Postgres, started
 from crossstream.errors import SourceError
-from crossstream.kafka import broker, servers
+from crossstream.kafka import KafkaConnection, broker, servers
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.servers import ConnectInfo, RegistryInfo
 
@@ -54,6 +54,22 @@ class Parts:
                     next=f"look into {self.connect.log_file}",
                 )
             time.sleep(0.1)
+
+    def await_topics(self, *topics: str) -> None:
+        """Returns when Connect has made the topics: it does with the first record of each."""
+        log = KafkaConnection(self.broker.bootstrap_servers).log()
+        try:
+            deadline = time.monotonic() + CAPTURE_SECONDS
+            while missing := set(topics) - set(log.topics()):
+                if time.monotonic() > deadline:
+                    raise SourceError(
+                        f"Connect has not made {', '.join(sorted(missing))} after {CAPTURE_SECONDS:g} s",
+                        code="CS-620",
+                        next=f"put a row into each table, and look into {self.connect.log_file}",
+                    )
+                time.sleep(0.1)
+        finally:
+            log.close()
 
     def failure(self, connector: str) -> str | None:
         """Why a connector failed."""
