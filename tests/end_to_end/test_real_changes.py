@@ -105,7 +105,7 @@ def test_the_demo_shows_each_change_in_sql_in_the_result(parts: Parts, tmp_path:
     ):
         assert row in shown
     assert "not that of SQL" not in shown
-    assert "The 2 rows of SQL are those of the topic." in shown
+    assert "The 4 rows of SQL are those of the topic." in shown
 
 
 def test_a_connector_that_fails_shows_why(parts: Parts) -> None:

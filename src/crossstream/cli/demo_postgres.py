@@ -36,8 +36,10 @@ TABLES = """
 CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, city text);
 CREATE TABLE orders (
   id int PRIMARY KEY, customer_id int, amount numeric(10, 2));
-INSERT INTO customers VALUES (1, 'Ada', 'London'), (2, 'Grace', 'Arlington');
-INSERT INTO orders VALUES (10, 1, 12.50), (11, 1, 7.00), (12, 2, 99.90);
+INSERT INTO customers VALUES
+  (1, 'Ada', 'London'), (2, 'Grace', 'Arlington'), (4, 'Barbara', 'Boston');
+INSERT INTO orders VALUES
+  (10, 1, 12.50), (11, 1, 7.00), (12, 2, 99.90), (15, 4, 30.00), (16, 4, 5.50);
 """
 CHANGES = (
     ("A new order", "INSERT INTO orders VALUES (13, 2, 45.00)"),
@@ -95,7 +97,7 @@ def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = Fals
         view.say(f"   {name:9} {address}", "dim")
     view.say()
     view.say("Two tables in Postgres", "bold")
-    view.say(textwrap.indent(TABLES.strip().replace(" VALUES ", "\n  VALUES "), "   "), "cyan")
+    view.say(textwrap.indent(TABLES.strip(), "   "), "cyan")
     parts.postgres.execute(TABLES)
     with view.waiting("Debezium reads them"):
         parts.capture("shop")
@@ -103,7 +105,7 @@ def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = Fals
     with running(parts, folder, view, debug=debug) as result:
         view.say()
         view.say(f"Their join in the topic {RESULT}", "bold")
-        _show(view, {}, *result.follow({}))
+        _show(view, {}, *result.follow({}), after="the start")
         for number, (title, sql) in enumerate(CHANGES, 1):
             view.say()
             view.say(f"{number}. {title}", "bold")
@@ -226,16 +228,18 @@ def _shown(value: object) -> str:
     return "" if value is None else f"{value:.2f}" if isinstance(value, Decimal) else str(value)
 
 
-def _show(view: DemoView, before: Table, after: Table, equal: bool, seconds: float) -> None:
+def _show(
+    view: DemoView, before: Table, now: Table, equal: bool, seconds: float, after: str = "the COMMIT"
+) -> None:
     """The rows that a change made, changed or deleted."""
-    lines = compared(before, after)
+    lines = compared(before, now)
     if lines:
         text = aligned(HEAD, [cells for _, cells in lines], RIGHT).splitlines()
         for row, style in zip(text, ["bold", "dim", *(STYLES[kind] for kind, _ in lines)], strict=True):
             view.say(f"   {row}".rstrip(), style)
     else:
         view.say("   no row of the result changes")
-    view.say(f"   {seconds:.1f} s after the COMMIT" if equal else "   The result is not that of SQL", "dim")
+    view.say(f"   {seconds:.1f} s after {after}" if equal else "   The result is not that of SQL", "dim")
 
 
 def _compare(parts: Parts, view: DemoView) -> None:
