@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.once import BatchMark, once_in
     from crossstream.operators.process.context import ProcessorContext
     from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchMark",
     "BranchedKStream",
     "CogroupedKStream",
     "ConfigError",
@@ -113,6 +115,7 @@ __all__ = [
     "agg",
     "debezium",
     "keyed",
+    "once_in",
     "open_store",
     "serdes",
 ]
@@ -135,6 +138,7 @@ _HOMES = {
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.once": "BatchMark once_in",
     "crossstream.operators.process.context": "ProcessorContext",
     "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",
