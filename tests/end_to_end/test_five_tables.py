@@ -82,7 +82,7 @@ class Shop:
             "addresses": "'city ' || n % 300",
             "customers": f"'name ' || n, (n * 7919) % {tenth + 20}, {self.about('n')}",
             "products": "(n % 1000) / 100.0",
-            "orders": f"(n * 104729) % {tenth + 50}, CASE WHEN n % 97 = 0 THEN repeat('n', {LARGE} + n % 50) END",
+            "orders": f"(n * 7907) % {tenth + 50}, CASE WHEN n % 97 = 0 THEN repeat('n', {LARGE} + n % 50) END",
         }
         for name, count in counts.items():
             self.keys[name] = [(n,) for n in range(count)]

@@ -217,10 +217,9 @@ def compared(before: Table, after: Table) -> list[tuple[Kind, tuple[str, ...]]]:
         if old == new:
             continue
         kind: Kind = "new" if old is None else "gone" if new is None else "changed"
-        old, row = old or (), new or old or ()
-        was = [_shown(value) for value, now in zip(old, row, strict=False) if value != now]
-        note = f"was {', '.join(was)}" if kind == "changed" else NOTES[kind]
-        lines.append((kind, (MARKS[kind], str(order), *map(_shown, row), note)))
+        was = [_shown(value) for value, now in zip(old or (), new or (), strict=False) if value != now]
+        note = f"was {', '.join(was)}" if was else NOTES[kind]
+        lines.append((kind, (MARKS[kind], str(order), *map(_shown, new or old or ()), note)))
     return lines
 
 
