@@ -111,7 +111,7 @@ orders.join(homes, named, foreign_key="customer_id").to_stream().to(
     f"{PREFIX}.named", cs.Produced(key=ID, value=NAMED)
 )
 
-lines = table("order_lines", Line, key=["order_id", "line"])
+lines = table("order_lines", Line, key=["order_id", "line"], ordered_by="source.lsn", truncate="delete")
 costs = lines.join(
     table("products", Product),
     priced,
