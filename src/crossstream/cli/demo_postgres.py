@@ -39,7 +39,7 @@ CREATE TABLE orders (
 INSERT INTO customers VALUES
   (1, 'Ada', 'London'), (2, 'Grace', 'Arlington'), (4, 'Barbara', 'Boston');
 INSERT INTO orders VALUES
-  (10, 1, 12.50), (11, 1, 7.00), (12, 2, 99.90), (15, 4, 30.00), (16, 4, 5.50);
+  (10, 1, 12.50), (11, 1, 7), (12, 2, 99.90), (15, 4, 30), (16, 4, 5.50);
 """
 CHANGES = (
     ("A new order", "INSERT INTO orders VALUES (13, 2, 45.00)"),
