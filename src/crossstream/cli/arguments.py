@@ -230,6 +230,13 @@ def _demo(commands: Commands) -> None:
         action="store_true",
         help="use topics on a Kafka broker instead of files; starts one and stops it if none runs",
     )
+    parser.add_argument(
+        "--postgres",
+        dest="command",
+        action="store_const",
+        const="crossstream.cli.demo_postgres:main",
+        help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
+    )
     parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
