@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crossstream.api.builder import StreamsBuilder
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
+    from crossstream.api.merging import prefixed
     from crossstream.api.options import (
         Consumed,
         Grouped,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
     from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+    from crossstream.cli.application import run
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
@@ -112,6 +114,8 @@ __all__ = [
     "agg",
     "keyed",
     "open_store",
+    "prefixed",
+    "run",
     "serdes",
 ]
 
@@ -119,6 +123,7 @@ _HOMES = {
     "crossstream.api.branched": "BranchedKStream",
     "crossstream.api.builder": "StreamsBuilder",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.merging": "prefixed",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
     "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
@@ -128,6 +133,7 @@ _HOMES = {
     "crossstream.api.table": "KTable",
     "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
+    "crossstream.cli.application": "run",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "

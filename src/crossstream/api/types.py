@@ -11,7 +11,7 @@ import difflib
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any
 
 import polars as pl
@@ -44,6 +44,38 @@ def value_dtype(node: Node) -> pl.DataType | None:
 
 def key_dtype(node: Node) -> pl.DataType | None:
     return columns_in(node.key or node.key_type)
+
+
+_PLAIN: Mapping[str, Serde] = MappingProxyType(
+    {
+        "String": serdes.string(),
+        "Int64": serdes.int64(),
+        "Int32": serdes.int32(),
+        "Int16": serdes.int16(),
+        "Float64": serdes.float64(),
+        "Boolean": serdes.boolean(),
+        "Binary": serdes.bytes(),
+    }
+)
+"""The serde of a key or a value of this type of columns."""
+
+
+def declared_key(node: Node) -> Serde | None:
+    """The serde of the keys: the node's, or that of a plain type that a function declares."""
+    declared = node.key_type
+    if node.key is not None or declared is None or declared.dtype is None:
+        return node.key
+    return _PLAIN.get(str(declared.dtype))
+
+
+def declared_value(node: Node) -> Serde | None:
+    """The serde of the values: the node's, or that of the type that a function declares; fields are JSON."""
+    declared = node.value_type
+    if node.value is not None or declared is None:
+        return node.value
+    if declared.dtype is None or isinstance(declared.dtype, pl.Struct | pl.List):
+        return declared
+    return _PLAIN.get(str(declared.dtype))
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:

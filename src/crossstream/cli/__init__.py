@@ -21,8 +21,13 @@ from crossstream.errors import CrossStreamError, type_and_text
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. ``argv``: without the program's name; default: the process's own."""
     arguments = make_parser().parse_args(argv)
+    return run_command(lambda given: _command(given.command)(given), arguments)
+
+
+def run_command(command: Callable[[Any], int], arguments: Any) -> int:
+    """Runs a command and returns its exit code; prints an error that it raises."""
     try:
-        return _command(arguments.command)(arguments)
+        return command(arguments)
     except CrossStreamError as error:
         return _failed(error, arguments)
     except BrokenPipeError:

@@ -44,7 +44,12 @@ PATIENCE_SECONDS = 0.2
 
 def main(arguments: Namespace) -> int:
     """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is done."""
-    loaded = load(arguments.file)
+    run_loaded(load(arguments.file), arguments)
+    return 0
+
+
+def run_loaded(loaded: Loaded, arguments: Namespace) -> SparkStreams:
+    """Runs a topology with the settings of its file and the options; returns the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
@@ -61,7 +66,7 @@ def main(arguments: Namespace) -> int:
             if output.log is not None:
                 error.at(log=output.log)
             raise
-    return 0
+    return app
 
 
 def _check_folders(config: StreamsConfig) -> None:

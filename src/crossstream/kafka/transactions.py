@@ -249,7 +249,9 @@ class TransactionPublisher:
         note = msgspec.json.encode(mark).decode()
         offsets = [KafkaPartition(self._topic, 0, 0, note)]
         try:
-            producer.send_offsets_to_transaction(offsets, self._committer().consumer_group_metadata(), patience)
+            producer.send_offsets_to_transaction(
+                offsets, self._committer().consumer_group_metadata(), patience
+            )
             producer.commit_transaction(patience)
         except KafkaException:
             self._writer.check()  # says which record was refused
