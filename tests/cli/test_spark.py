@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.filetopics import FileTopics
-from tests.cli.cases import APP, app_file, call, start
+from tests.cli.cases import APP, ENVIRONMENT, app_file, call, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -55,6 +57,20 @@ def shop(tmp_path, capsys) -> Iterator[Shop]:
     shop.write("merchants", m1={"name": "Cozy"})
     shop.write("products", mug={"name": "Mug", "merchant": "m1"})
     return shop
+
+
+def test_python_runs_a_file_that_calls_run(shop):
+    text = APP + SETTINGS + 'app = cs.run(builder, config)\nprint("AFTER", app.status)\n'
+    app_file(shop.folder, text)
+    command = [sys.executable, "app.py", "--once", "--format", "json"]
+    run = subprocess.run(
+        command, env=ENVIRONMENT, cwd=shop.folder, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    *batches, after = run.stdout.splitlines()
+    assert json.loads(batches[-1])["rows"] > 0
+    assert after == "AFTER stopped"
+    assert shop.result() == {"mug": {"name": "Mug", "shop": "Cozy"}}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -268,5 +268,3 @@ class _Memory(dict[str, Any]):
 
     def read(self, name: str, *, original: bool = False) -> Any:
         return self[name]
-
-

@@ -30,15 +30,15 @@ def run(
     options from the command line, prints errors without a traceback, and leaves with the same exit codes.
     ``arguments``: these options instead of those of the command line. ``config`` may be missing where the options say
     all. A file that calls it can be imported, and loaded by ``crossstream run``: then it runs nothing, and an import
-    returns the application, not started. In a function it runs the application and raises what went wrong.
+    returns the application, not started. Elsewhere, as in a notebook, it raises what went wrong.
     """
     topology = _topology(builder)
     end_loading(topology, config)
     caller = sys._getframe(1)
-    at_top = caller.f_code.co_name == "<module>"
-    if at_top and caller.f_globals.get("__name__") != "__main__":
+    is_main = caller.f_globals.get("__name__") == "__main__"
+    if caller.f_code.co_name == "<module>" and not is_main:
         return SparkStreams(topology, _known(config))
-    file = _script(caller) if at_top else None
+    file = _script(caller) if is_main else None
     if file is not None:
         return _as_command(file, topology, config, sys.argv[1:] if arguments is None else arguments)
     return _in_process(topology, _known(config))
