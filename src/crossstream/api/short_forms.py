@@ -19,7 +19,7 @@ from crossstream.serdes import Serde
 T = TypeVar("T")
 
 AsSerde: TypeAlias = Serde | type[Any]
-"""A serde; or a type that has one: str, bytes, int, float, bool, UUID, dict, or a class with fields."""
+"""A serde; or a type that has one: str, bytes, int, float, bool, UUID, dict, list, or a class with fields."""
 
 SerdeField: TypeAlias = Any
 """The type of a field of an option object: `AsSerde` when it is given, and a serde when it is read."""
@@ -33,10 +33,11 @@ _PLAIN: Mapping[Any, Serde] = MappingProxyType(
         bool: serdes.boolean(),
         UUID: serdes.uuid(),
         dict: serdes.json(),
+        list: serdes.json(),
     }
 )
 
-TYPES = "str, bytes, int, float, bool, UUID, dict, or a class with fields, such as a dataclass"
+TYPES = "str, bytes, int, float, bool, UUID, dict, list, or a class with fields, such as a dataclass"
 """The types that stand for a serde, as errors list them."""
 
 
