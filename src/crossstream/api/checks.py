@@ -124,7 +124,9 @@ def check_serdes(
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")
         raise TopologyError(
-            f"{owner}({setting}={serde!r}) is not a serde",
+            f"{owner}({setting}={serde.__name__}): the class has no serde"
+            if isinstance(serde, type)
+            else f"{owner}({setting}={serde!r}) is not a serde",
             code="CS-101",
             where=caller_location(),
             next=f"call it: {setting}=serdes.{name}()" if called else _serde_advice(setting, serde),
@@ -134,6 +136,8 @@ def check_serdes(
 def _serde_advice(setting: str, given: object) -> str:
     if isinstance(given, type) and callable(getattr(given, "serialize", None)):
         return f"make one: {setting}={given.__name__}()"
+    if isinstance(given, type) and given is not object:
+        return f"declare its fields: make it a dataclass; or pass a serde, such as {setting}=serdes.json()"
     return f"pass a serde, such as {setting}=serdes.json(); or a type: {TYPES}"
 
 
@@ -189,7 +193,7 @@ def check_option(operator: str, setting: str, option: object, kind: type[T]) -> 
         where=caller_location(operator),
         next=f"name the argument: {name.lower()}=…"
         if is_other
-        else "name the serdes: key=str, value=dict; or the types or serdes of your own"
+        else f"name the types: {operator}(…, key=str, value=dict)"
         if kind.__name__ in ("Consumed", "Produced") and isinstance(option, type)
         else f"write {setting}={_written(option, kind.__name__)}",
     )

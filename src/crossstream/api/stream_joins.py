@@ -23,7 +23,7 @@ from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
 from crossstream.api.short_forms import settings_of
 from crossstream.columns.functions import keyed, required_arguments
 from crossstream.columns.headers import Headers
-from crossstream.durations import Duration
+from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
@@ -120,7 +120,7 @@ def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | No
     if not given:
         return windows
     if "within" in given:
-        return JoinWindows.of(given["within"], grace=grace)
+        return JoinWindows.of(to_milliseconds(given["within"], "within", error=TopologyError), grace=grace)
     return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
 
 
@@ -280,7 +280,7 @@ def stream_join(
     unfit = [name for name in given if name not in known]
     if unfit:
         step = f"write {operator}({written_parameters(join, 2)})"
-        what = f"a join with a {noun} has no {unfit[0]}"
+        what = f"it has no {unfit[0]}"
         raise wrong_call(f"{operator} with a {noun}", operator, what, step)
     return join(kind, left, other, joiner, **given)
 

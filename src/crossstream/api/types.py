@@ -187,9 +187,7 @@ def _check_declared(what: str, operator: str, function: Function, key: Node, inp
         fields, serde = _read(function, name), node.value or node.value_type
         if fields is not None and value_dtype(node) is None:
             columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
-            raise _undeclared(
-                what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
-            )
+            raise _undeclared(what, operator, f"the values of {node.name}", f"value={{{columns}}}")
         if fields is not None and serde is not None and serde.dtype is None:
             _check_columns(what, operator, serde, fields)
 
@@ -222,8 +220,8 @@ def _undeclared(what: str, operator: str, where: str, declaration: str) -> Topol
         f"{what} is an expression, but the type of {where} is not declared",
         code="CS-113",
         where=caller_location(operator),
-        next=f"declare it where they come from, by a schema ({declaration}) or a class (serdes.json(Order)); after a"
-        " callable, by its annotation (-> Order) or Repartitioned(value=…); or pass a callable",
+        next=f"declare it where they come from, by a class (value=Order) or a schema ({declaration}); after a"
+        " callable, by its annotation (-> Order) or repartition(value=…); or pass a callable",
     )
 
 
