@@ -47,7 +47,7 @@ REFERENCE = {
         "Record ProcessorContext KeyValueStore WindowStore VersionedStore",
         "What a processor of your own gets, and the stores it may use.",
     ),
-    "Serdes": ("serdes LeftOrRight", "From the bytes of keys and values to Python objects, and back."),
+    "Serdes": ("serdes LeftOrRight prefixed", "From the bytes of keys and values to Python objects, and back."),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
     "Stores": ("open_store query.store.StoreReader", "Results, read from any process."),
     "Testing": (

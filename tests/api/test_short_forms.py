@@ -77,9 +77,7 @@ def test_a_type_stands_for_its_serde(given: Any, serde: Any) -> None:
 
 def test_what_has_no_serde_is_refused_where_it_is_written() -> None:
     builder = cs.StreamsBuilder()
-    refused(
-        "CS-101", lambda: builder.table("x", value=object), "Consumed(value=object)", "a type: str"
-    )
+    refused("CS-101", lambda: builder.table("x", value=object), "Consumed(value=object)", "a type: str")
     refused("CS-101", lambda: builder.table("x", value=serdes.json), "call it: value=serdes.json()")
     refused("CS-101", lambda: builder.table("x", value="Order"), "is not a serde")
     refused("CS-101", lambda: builder.table("x", str, dict), "name the types: table(…, key=str")

@@ -15,6 +15,7 @@ import pytest
 import crossstream as cs
 from crossstream.filetopics import FileTopics
 from tests.cli.cases import APP, ENVIRONMENT, app_file, call, start
+from tests.cli.test_application import nine_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -59,18 +60,23 @@ def shop(tmp_path, capsys) -> Iterator[Shop]:
     return shop
 
 
-def test_python_runs_a_file_that_calls_run(shop):
-    text = APP + SETTINGS + 'app = cs.run(builder, config)\nprint("AFTER", app.status)\n'
+def test_python_runs_the_nine_lines_of_the_readme(shop):
+    text = nine_lines().replace('bootstrap_servers="localhost:9092"', 'topics_dir="topics"')
+    text += 'print("AFTER")\n'
     app_file(shop.folder, text)
+    FileTopics(str(shop.folder / "topics")).log().create_topic("offers", 1)
+    shop.write("products", cup={"name": "Cup", "merchant_id": "m1"})
     command = [sys.executable, "app.py", "--once", "--format", "json"]
     run = subprocess.run(
         command, env=ENVIRONMENT, cwd=shop.folder, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
     *batches, after = run.stdout.splitlines()
-    assert json.loads(batches[-1])["rows"] > 0
-    assert after == "AFTER stopped"
-    assert shop.result() == {"mug": {"name": "Mug", "shop": "Cozy"}}
+    assert sum(json.loads(batch)["rows"] for batch in batches) == 3
+    assert after == "AFTER"
+    read = call(shop._capsys, "topics", "read", "offers", "--topics-dir", shop.folder / "topics")
+    offer = {"name": "Cup", "merchant_id": "m1", "merchant_name": "Cozy"}
+    assert [(line["key"], line["value"]) for line in read.lines] == [("cup", offer)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

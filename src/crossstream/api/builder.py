@@ -29,9 +29,9 @@ from crossstream.signatures import refuse_calls, settings_refusal
 class StreamsBuilder:
     """Collects the operators of one topology; `build` returns it as frozen data. Source: semantics 3.1.
 
-    >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
+    >>> from crossstream import StreamsBuilder
     >>> builder = StreamsBuilder()
-    >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders = builder.stream("orders", key=str, value=dict)
     >>> orders.filter(lambda order: order["paid"]).to("paid-orders")
     >>> len(builder.build().nodes)
     3

@@ -182,7 +182,7 @@ def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
     uses = projection_of(function)
     if "key" in uses and key_dtype(key) is None:
-        raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
+        raise _undeclared(what, operator, f"the keys of {key.name}", "key=str")
     for name, node in inputs.items():
         fields, serde = _read(function, name), node.value or node.value_type
         if fields is not None and value_dtype(node) is None:
