@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
     from crossstream.api.merging import prefixed
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.once import BatchMark, once_in
     from crossstream.operators.process.context import ProcessorContext
     from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchMark",
     "BranchedKStream",
     "CogroupedKStream",
     "ConfigError",
@@ -112,7 +115,9 @@ __all__ = [
     "WindowedKStream",
     "__version__",
     "agg",
+    "debezium",
     "keyed",
+    "once_in",
     "open_store",
     "prefixed",
     "run",
@@ -122,6 +127,7 @@ __all__ = [
 _HOMES = {
     "crossstream.api.branched": "BranchedKStream",
     "crossstream.api.builder": "StreamsBuilder",
+    "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
     "crossstream.api.merging": "prefixed",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
@@ -138,6 +144,7 @@ _HOMES = {
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.once": "BatchMark once_in",
     "crossstream.operators.process.context": "ProcessorContext",
     "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",

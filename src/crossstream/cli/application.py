@@ -77,16 +77,21 @@ def _script(caller: FrameType) -> Path | None:
 def _as_command(
     file: Path, topology: Topology, config: StreamsConfig | None, arguments: Sequence[str]
 ) -> SparkStreams:
+    from crossstream.cli.restarts import is_supervised, supervise
     from crossstream.cli.run import run_loaded
 
     if config is not None:
         _known(config)
-    parsed = make_parser().parse_args(["run", str(file), *arguments])
+    words = ["run", str(file), *arguments]
+    parsed = make_parser().parse_args(words)
+    if parsed.restarts and not is_supervised():
+        sys.exit(supervise(words, parsed.restarts))
     made: list[SparkStreams] = []
 
     def command(given: object) -> int:
-        made.append(run_loaded(Loaded(file, topology, config), parsed))
-        return 0
+        code, app = run_loaded(Loaded(file, topology, config), parsed)
+        made.append(app)
+        return code
 
     code = run_command(command, parsed)
     if code:

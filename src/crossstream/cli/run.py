@@ -21,13 +21,23 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossstream.cli.arguments import DEAD_LETTER, kafka_settings, of_option
-from crossstream.cli.console import SparkOutput, is_terminal, make_console, own_stdout, say, shortest
+from crossstream.cli.console import (
+    SparkOutput,
+    is_terminal,
+    make_console,
+    own_stdout,
+    say,
+    shortest,
+    show_error,
+)
 from crossstream.cli.loading import Loaded, load
 from crossstream.cli.query import to_json
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, is_supervised, supervise
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
 from crossstream.spark import SparkStreams
+from crossstream.spark.errors import is_temporary
 from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
@@ -43,13 +53,17 @@ PATIENCE_SECONDS = 0.2
 
 
 def main(arguments: Namespace) -> int:
-    """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is done."""
-    run_loaded(load(arguments.file), arguments)
-    return 0
+    """Runs the topology of a file.
+
+    0 when it was stopped or, with ``--once``, is done; `TEMPORARY` for a failure that another start may not meet.
+    """
+    if arguments.restarts and not is_supervised():
+        return supervise(arguments.words, arguments.restarts)
+    return run_loaded(load(arguments.file), arguments)[0]
 
 
-def run_loaded(loaded: Loaded, arguments: Namespace) -> SparkStreams:
-    """Runs a topology with the settings of its file and the options; returns the application, stopped."""
+def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]:
+    """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
@@ -65,8 +79,11 @@ def run_loaded(loaded: Loaded, arguments: Namespace) -> SparkStreams:
         except CrossStreamError as error:
             if output.log is not None:
                 error.at(log=output.log)
-            raise
-    return app
+            if arguments.debug or not is_temporary(error):
+                raise
+            show_error(error)
+            return TEMPORARY, app
+    return 0, app
 
 
 def _check_folders(config: StreamsConfig) -> None:
@@ -111,7 +128,7 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
 
     if once:
         threading.Thread(target=process, name="once", daemon=True).start()
-    while not asked.is_set() and not done.is_set():
+    while not asked.is_set() and not done.is_set() and not is_orphaned():
         if app.await_termination(0 if once else PATIENCE_SECONDS):
             break
         done.wait(PATIENCE_SECONDS if once else 0)
