@@ -367,14 +367,37 @@ class KStream(Processing):
     def join(
         self,
         other: KStream,
-        joiner: ValueJoiner | None = None,
-        windows: JoinWindows | None = None,
+        joiner: ValueJoiner | None,
+        windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
         grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
@@ -403,8 +426,8 @@ class KStream(Processing):
         headers: Headers | None = None,
     ) -> KStream: ...
 
-    @refuse_calls(stream_join_refusal)
-    def join(  # type: ignore[misc]  # the third argument is called joined for a table
+    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
+    def join(
         self,
         other: KStream | KTable | GlobalKTable,
         joiner: GlobalJoiner | None = None,
@@ -470,14 +493,37 @@ class KStream(Processing):
     def left_join(
         self,
         other: KStream,
-        joiner: ValueJoiner | None = None,
-        windows: JoinWindows | None = None,
+        joiner: ValueJoiner | None,
+        windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
         grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
@@ -506,8 +552,8 @@ class KStream(Processing):
         headers: Headers | None = None,
     ) -> KStream: ...
 
-    @refuse_calls(stream_join_refusal)
-    def left_join(  # type: ignore[misc]  # the third argument is called joined for a table
+    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
+    def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
         joiner: GlobalJoiner | None = None,
@@ -553,6 +599,45 @@ class KStream(Processing):
             on_merge=on_merge,
             headers=headers,
         )
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+        *,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def outer_join(

@@ -26,7 +26,7 @@ SECONDS = 1.0
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises `ConfigError` CS-230 for a master that is none or not there, for memory and a Python that Spark refuses."""
+    """Raises `ConfigError` CS-230 for a master that does not answer, and for memory or a Python that Spark refuses."""
     master = settings.get("spark.master")
     if master is not None:
         _check_master(str(master))
@@ -86,7 +86,7 @@ def _check_memory(name: str, text: str) -> None:
 
 
 def _check_python(name: str, command: str) -> None:
-    """Refuses a program that is missing, and a Python of another version than this one: it cannot read our functions."""
+    """Refuses a program that is missing, and a Python of another version: it could not read our functions."""
     if command == sys.executable:
         return
     path = shutil.which(command)
