@@ -48,7 +48,7 @@ REFERENCE = {
         "What a processor of your own gets, and the stores it may use.",
     ),
     "Serdes": (
-        "serdes debezium LeftOrRight",
+        "serdes debezium LeftOrRight prefixed",
         "From the bytes of keys and values to Python objects, and back.",
     ),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),

@@ -281,7 +281,7 @@ def _run(commands: Commands) -> None:
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
         ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
-        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds", or milliseconds'),
+        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds"'),
         ("--max-records-per-batch", "N", positive, "the largest batch; default: all waiting records"),
         ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
         (

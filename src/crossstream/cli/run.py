@@ -59,7 +59,11 @@ def main(arguments: Namespace) -> int:
     """
     if arguments.restarts and not is_supervised():
         return supervise(arguments.words, arguments.restarts)
-    loaded = load(arguments.file)
+    return run_loaded(load(arguments.file), arguments)[0]
+
+
+def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]:
+    """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
@@ -78,8 +82,8 @@ def main(arguments: Namespace) -> int:
             if arguments.debug or not is_temporary(error):
                 raise
             show_error(error)
-            return TEMPORARY
-    return 0
+            return TEMPORARY, app
+    return 0, app
 
 
 def _check_folders(config: StreamsConfig) -> None:
