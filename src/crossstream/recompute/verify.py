@@ -319,7 +319,7 @@ def _decoded(
 ) -> list[Difference]:
     found = []
     for row in rows.iter_rows(named=True):
-        name = _object(key, row["key"])
+        name = None if row.get("null") else _object(key, row["key"])
         if windows:
             name = Windowed(name, row["start"], row["end"])
         elif "ts" in ids:
