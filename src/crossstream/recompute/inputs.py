@@ -47,9 +47,7 @@ class Consumed:
         return [span for span in self.spans if span[0] in names]
 
 
-def consumed(
-    state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None
-) -> Consumed:
+def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None) -> Consumed:
     """What the state is made of. Raises `StateError` CS-713 without such a batch, `SourceError` CS-603 for topics
     that were made again."""
     application, batches = application_of(state_dir), BatchLog(state_dir)

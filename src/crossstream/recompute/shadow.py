@@ -70,9 +70,7 @@ def compare_topics(
         begins, ends = log.begin_offsets(theirs_in), log.end_offsets(theirs_in)
         spans = everything(plan.topology, log)
         name = sink.topic or ""
-        replay = Replay(
-            plan, counts.get(name, 1), settings or Settings(), Written(counts, frozenset({name}))
-        )
+        replay = Replay(plan, counts.get(name, 1), settings or Settings(), Written(counts, frozenset({name})))
         replay.run(spans, FromReader(reader))
         theirs = [
             records
@@ -95,7 +93,9 @@ def compare_topics(
         if begin > 0 and not is_table
     )
     if notes:
-        found = Compared(found.name, found.rows, found.different, found.differences, found.unverifiable, notes)
+        found = Compared(
+            found.name, found.rows, found.different, found.differences, found.unverifiable, notes
+        )
     return Shadowed(
         name,
         against,

@@ -243,7 +243,9 @@ def _row_wise(
     made[empty] = graph.Map(
         name=empty, parents=(sieve,), mapper=_function(_blank, with_key=True), key=wire, value=wire
     )
-    made["sink"] = graph.Sink(name="sink", parents=(empty,), shape="none", key=wire, value=wire, topic="found")
+    made["sink"] = graph.Sink(
+        name="sink", parents=(empty,), shape="none", key=wire, value=wire, topic="found"
+    )
     return Topology(made, topology.frames)
 
 
@@ -270,13 +272,9 @@ def _blank(key: Any, value: Any) -> tuple[bytes, bytes]:
 
 def _stamps(topology: Topology, pool: Pool, settings: Settings) -> list[int]:
     """The timestamps of what comes out."""
-    renamed = {
-        span[0]: TAP + span[0] if TAP + span[0] in topology.nodes else span[0] for span in pool.spans
-    }
+    renamed = {span[0]: TAP + span[0] if TAP + span[0] in topology.nodes else span[0] for span in pool.spans}
     replay = Replay(plan_topology(topology), 1, settings, Written(wanted=frozenset({"found"})))
-    spans = [
-        (renamed[span[0]], *span[1:3], 0, 1 << 62) for span in pool.spans
-    ]
+    spans = [(renamed[span[0]], *span[1:3], 0, 1 << 62) for span in pool.spans]
     records = {
         (span[1], span[2]): part for span, part in zip(pool.spans, pool.parts, strict=True) if part.num_rows
     }

@@ -6,7 +6,7 @@ computed with one batch, and with another number of state partitions where no op
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, Source, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
-from crossstream.recompute.inputs import Consumed, consumed
+from crossstream.recompute.inputs import Consumed, consumed, kept_batches
 from crossstream.recompute.replay import FromReader, Replay, Span, Written, reader_of
 from crossstream.runtime.batch import Input, Settings
 from crossstream.runtime.stores import FolderStores
@@ -28,7 +28,7 @@ from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import is_varied
 from crossstream.serdes.windowed import Windowed
-from crossstream.storage.log_entries import Commit, SourceRange
+from crossstream.storage.log_entries import BatchEntry, Commit, SourceRange
 from crossstream.storage.root import Place, root_of
 from crossstream.topics import TopicConnection
 
@@ -56,7 +56,8 @@ class Compared:
     """A store or a topic that was compared. ``rows``: of both sides together; ``different``: how many are not equal.
 
     ``differences``: the first of them. ``unverifiable``: rows that differ, which may be because records were deleted
-    from the topics. ``notes``: what was not compared, and why.
+    from the topics. ``notes``: why rows may differ without a fault. ``arrival``: whether they depend on the order in
+    which records of several partitions came. Then rows that differ are computed again in the batches that are known.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Compared:
     differences: tuple[Difference, ...]
     unverifiable: int = 0
     notes: tuple[str, ...] = ()
+    arrival: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,30 +115,72 @@ def verify_results(
         there = {store.name: _state(FolderStores(root), store, found.commit) for store in stores}
         partitions = _partitions(plan, found.commit.partitions)
         counts = {} if log is None else log.topics()
-        replay = Replay(plan, partitions, settings or Settings(), Written(counts))
-        if connection is not None:
-            reader = connection.reader()
+        lost = {one.node for one in found.deleted}
+
+        def computed(number: int, batches: Sequence[Sequence[Span]]) -> list[Compared]:
+            replay = Replay(plan, number, settings or Settings(), Written(counts))
+            reader = None if connection is None else connection.reader()
             try:
-                source: Input = FromReader(reader)
-                replay.run(found.spans, source if sample is None else Sampled(source, sample))
+                for spans in batches if reader is not None else ():
+                    source: Input = FromReader(reader)
+                    replay.run(spans, source if sample is None else Sampled(source, sample))
             finally:
-                reader.close()
+                if reader is not None:
+                    reader.close()
+            return [_compared(plan, store, there[store.name], replay, lost, sample) for store in stores]
+
+        compared = computed(partitions, [found.spans])
+        if any(one.different and one.arrival for one in compared):
+            as_cut = batches_of(found.spans, kept_batches(root, found.commit.id))
+            again = computed(found.commit.partitions, as_cut)
+            pairs = zip(compared, again, strict=True)
+            compared = [second if first.different and first.arrival else first for first, second in pairs]
     finally:
         if log is not None:
             log.close()
-    compared = []
-    for store in stores:
-        public = store.public or ""
-        ours = reader_of(store, public, replay.versions(store))
-        above = _above(plan, store)
-        one = compare(public, there[store.name], ours, sample)
-        if any(node.name in {lost.node for lost in found.deleted} for node in above):
-            one = replace(one, different=0, unverifiable=one.different)
-        compared.append(replace(one, notes=_notes(above)))
     records = sum(end - start for _, _, _, start, end in found.spans)
     return Verified(
         found.commit.id, records, (found.commit.partitions, partitions), tuple(compared), tuple(notes)
     )
+
+
+def _compared(
+    plan: Plan,
+    store: StoreDef,
+    theirs: StoreReader,
+    replay: Replay,
+    lost: Collection[str],
+    sample: float | None,
+) -> Compared:
+    """``lost``: sources of which records were deleted."""
+    above, public = _above(plan, store), store.public or ""
+    ours, sources = (
+        reader_of(store, public, replay.versions(store)),
+        [n for n in above if isinstance(n, Source)],
+    )
+    one = compare(public, theirs, ours, sample, times=len(sources) == 1)
+    if any(node.name in lost for node in above):
+        one = replace(one, different=0, unverifiable=one.different)
+    return replace(one, notes=_notes(above), arrival=_depends_on_arrival(above))
+
+
+def batches_of(spans: Sequence[Span], entries: Sequence[BatchEntry]) -> list[list[Span]]:
+    """The ranges in the batches in which they were read; first, in one batch, those of batches not kept any more."""
+    known = [
+        (entry.id, part.topic, part.partition, part.start, part.end)
+        for entry in entries
+        for part in entry.ranges
+    ]
+    found: dict[int, list[Span]] = {}
+    for node, topic, partition, start, end in spans:
+        mine = sorted(one for one in known if one[1:3] == (topic, partition))
+        first = min([low for *_, low, _ in mine], default=end)
+        pieces = [(-1, start, min(first, end)), *((number, low, high) for number, *_, low, high in mine)]
+        for number, low, high in pieces:
+            low, high = max(low, start), min(high, end)
+            if low < high:
+                found.setdefault(number, []).append((node, topic, partition, low, high))
+    return [found[number] for number in sorted(found)]
 
 
 def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
@@ -195,13 +239,19 @@ def _notes(above: Sequence[Node]) -> tuple[str, ...]:
     notes = []
     if any(isinstance(node, graph.FrameSource) for node in above):
         notes.append("it is made of the rows of DataFrames, which cannot be read again")
-    arrival = (graph.StreamTableJoin, graph.StreamGlobalJoin, graph.StreamStreamJoin, graph.Process)
-    sources = [node for node in above if isinstance(node, Source)]
-    if any(isinstance(node, arrival) for node in above) and len(sources) > 1:
-        notes.append("rows may differ where records of one topic came later than records of another topic")
+    if _depends_on_arrival(above):
+        notes.append(
+            "rows may differ where records of one partition came later than those of another; "
+            "the log does not say so of batches that are not retained"
+        )
     if any(isinstance(node, graph.Process | graph.TransformBatches) for node in above):
         notes.append("a processor that reads a clock, or other services, may give other rows")
     return tuple(notes)
+
+
+def _depends_on_arrival(above: Sequence[Node]) -> bool:
+    """Whether rows depend on the order in which records of several partitions came: streams are in it."""
+    return any(node.shape == "stream" and not isinstance(node, graph.ToStream) for node in above)
 
 
 # -- samples ---------------------------------------------------------------------------------------------------
@@ -246,11 +296,16 @@ def in_sample(keys: Any, share: float) -> np.ndarray:
 # -- comparing -------------------------------------------------------------------------------------------------
 
 
-def compare(name: str, theirs: StoreReader, ours: StoreReader, sample: float | None = None) -> Compared:
-    """Compares two stores row by row: keys, values and timestamps."""
+def compare(
+    name: str, theirs: StoreReader, ours: StoreReader, sample: float | None = None, *, times: bool = True
+) -> Compared:
+    """Compares two stores row by row: keys, values and timestamps.
+
+    ``times``: of a row that is made of several topics the timestamp depends on which record came last (semantics 1.3).
+    """
     left, ids = _frame(theirs, sample)
     right, _ = _frame(ours, None)
-    return compared(name, left, right, ids, theirs.key, theirs.value, windows="end" in ids)
+    return compared(name, left, right, ids, theirs.key, theirs.value, windows="end" in ids, times=times)
 
 
 def _frame(store: StoreReader, sample: float | None) -> tuple[pl.DataFrame, list[str]]:
@@ -345,5 +400,3 @@ def _object(serde: Serde, data: bytes | None) -> Any:
         return calls.deserialize(serde, data)
     except CrossStreamError:
         return data
-
-

@@ -184,9 +184,7 @@ class _Search:
 
     # -- a row that is there ---------------------------------------------------------------------------------
 
-    def _made(
-        self, node: Node, pool: Pool, target: Any, value: Any, notes: list[str]
-    ) -> Why:
+    def _made(self, node: Node, pool: Pool, target: Any, value: Any, notes: list[str]) -> Why:
         plan = plan_topology(part_of(self.plan.topology, node.name))
 
         def gives(chosen: np.ndarray) -> bool:
@@ -203,7 +201,9 @@ class _Search:
                 return self._explained(node, pool, rows[:0], value, notes, exact=False)
         chosen, exact = minimised(rows, gives)
         if not exact:
-            notes.append("there are many records; not each of them was left out to see whether the row changes")
+            notes.append(
+                "there are many records; not each of them was left out to see whether the row changes"
+            )
         return self._explained(node, pool, chosen, value, notes, exact=exact)
 
     def _explained(
