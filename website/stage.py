@@ -49,7 +49,10 @@ REFERENCE = {
     ),
     "Serdes": ("serdes LeftOrRight", "From the bytes of keys and values to Python objects, and back."),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
-    "Stores": ("open_store query.store.StoreReader", "Results, read from any process."),
+    "Stores": (
+        "open_store query.store.StoreReader recompute.why.Why recompute.why.Step recompute.why.InputRecord",
+        "Results, read from any process, and which records made them.",
+    ),
     "Testing": (
         "TopologyTestDriver TestInputTopic TestOutputTopic TestRecord",
         "A topology in the process of its test, without JVM and broker.",

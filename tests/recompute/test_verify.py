@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import crossstream as cs
 from crossstream.filetopics import FileTopics
@@ -21,6 +21,7 @@ from crossstream.runtime.stores import FolderStores
 from crossstream.storage.commit_log import BatchLog, commit_file
 from crossstream.storage.compaction import Segment
 from crossstream.storage.sorted_run import Run
+from tests.laws.effort import cases
 from tests.recompute.test_why_law import STREAMS, TOPOLOGIES, batches
 from tests.recompute.world import BOTH, JSON, TEXT, Item, World, promotions
 
@@ -166,7 +167,7 @@ def test_what_the_engine_made_passes(name: str) -> None:
     topology = builder.build()
     topics = sorted({topic for node in topology for topic in getattr(node, "topics", ())})
 
-    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    @cases(0.04)
     @given(batches(name in STREAMS, topics))
     def law(parts: list[list[Item]]) -> None:
         with tempfile.TemporaryDirectory() as folder:

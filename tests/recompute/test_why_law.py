@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
+from tests.laws.effort import cases
 from tests.recompute.world import BOTH, JSON, TEXT, Item, World, piped
 
 OUT = cs.Materialized(store="out", key=TEXT, value=JSON)
@@ -209,7 +210,7 @@ def test_the_records_make_the_row(name: str) -> None:
     TOPOLOGIES[name](builder)
     topics = sorted({topic for node in builder.build() for topic in getattr(node, "topics", ())})
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @cases(0.05)
     @given(batches(streams, topics))
     def law(parts: list[list[Item]]) -> None:
         check(name, parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,10 @@ OLDER = -1
 PRECISE = 64
 """Up to so many changes from one topic partition to another, records are replayed one partition after the other."""
 READ_ROWS = 1 << 18
+
+
+Picked = tuple[pa.RecordBatch, np.ndarray, np.ndarray]
+"""Records, their batches, and the running maxima of the timestamps in these."""
 
 
 @dataclass(slots=True)
@@ -107,15 +112,24 @@ def collect(
     wanted: Mapping[str, Wanted],
     entries: Sequence[BatchEntry],
     reader: RangeReader,
+    known: dict[Any, Picked],
 ) -> Pool:
-    """Reads the wanted records. They arrive batch by batch, and in a batch by semantics 1.2."""
+    """Reads the wanted records. They arrive batch by batch, and in a batch by semantics 1.2.
+
+    ``known``: what was read before, by partition and keys.
+    """
     nodes = list(topology.nodes)
     used = sorted(
         (span for span in spans if span[0] in wanted), key=lambda one: (nodes.index(one[0]), one[1], one[2])
     )
     parts, columns = [], []
     for number, span in enumerate(used):
-        records, batch, major = _picked(span, wanted[span[0]], _borders(span, entries), reader)
+        asked = wanted[span[0]]
+        which = (span, asked.every, frozenset(asked.keys)) if not asked.places else None
+        found = known.get(which) or _picked(span, asked, _borders(span, entries), reader)
+        if which is not None and not asked.every:
+            known[which] = found
+        records, batch, major = found
         rank = rank_of(topology[span[0]].shape, number)
         parts.append(records)
         rows = np.arange(records.num_rows)
@@ -140,8 +154,8 @@ def _borders(span: Span, entries: Iterable[BatchEntry]) -> list[tuple[int, int]]
 
 def _picked(
     span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], reader: RangeReader
-) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
-    """The wanted records of a partition, their batches, and the running maxima of the timestamps in these."""
+) -> Picked:
+    """The wanted records of a partition."""
     _, topic, partition, start, end = span
     starts = np.array([offset for offset, _ in borders], np.int64)
     ids = np.array([OLDER, *(number for _, number in borders)], np.int64)

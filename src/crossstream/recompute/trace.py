@@ -23,7 +23,7 @@ from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.planning.planner import plan_topology
-from crossstream.recompute.pool import Pool, Wanted, collect
+from crossstream.recompute.pool import Picked, Pool, Wanted, collect
 from crossstream.recompute.replay import FromMemory, Replay, Span, Written
 from crossstream.runtime.batch import Settings
 from crossstream.serdes import Serde
@@ -42,7 +42,7 @@ TAP = "crossstream-why:"
 class Tracer:
     """``wanted``: the records found so far, by source. ``asked``: the keys that a join asked each other side for.
 
-    ``stopped``: operators that cannot be traced. ``widened``: sources of which every record is needed.
+    ``stopped``: operators that cannot be traced. ``known``: what was read of the topics.
     """
 
     topology: Graph
@@ -54,9 +54,10 @@ class Tracer:
     wanted: dict[str, Wanted] = field(default_factory=dict)
     asked: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
+    known: dict[Any, Picked] = field(default_factory=dict)
 
     def pool(self) -> Pool:
-        return collect(self.topology, self.spans, self.wanted, self.entries, self.reader)
+        return collect(self.topology, self.spans, self.wanted, self.entries, self.reader, self.known)
 
     def follow(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> None:
         """Adds the records that may have made the rows of these keys of an operator; None: of all keys."""

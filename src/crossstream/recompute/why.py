@@ -312,7 +312,7 @@ def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np
     >>> minimised(np.arange(9), lambda rows: {3, 7} <= set(rows.tolist()))
     (array([3, 7]), True)
     """
-    deadline, runs = time.monotonic() + SECONDS, 0
+    deadline, runs, vain = time.monotonic() + SECONDS, 0, 0
     size = max(1, len(rows) // 2)
     while True:
         start, left_out = 0, False
@@ -327,7 +327,8 @@ def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np
                 start += size
         if size == 1 and not left_out:
             return rows, True
-        size = max(1, size // 2)
+        vain = 0 if left_out else vain + 1
+        size = max(1, size // (2 if vain < 2 else 32))  # all of many records may be needed, as for a count
 
 
 # -- the tree --------------------------------------------------------------------------------------------------
