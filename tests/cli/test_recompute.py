@@ -56,7 +56,9 @@ def test_why_as_a_tree_and_as_json(capsys: Any, world: World) -> None:
     assert outcome.code == 0
     assert outcome.out.startswith('promotions p1: {"price":5,"shop":"Boole"}  (after batch 1)\n')
     assert '"name":"Boole"' in outcome.out
-    (line,) = call(capsys, "why", "app.py", "state", "promotions", "p1", "--format", "json", "--as-of", 0).lines
+    (line,) = call(
+        capsys, "why", "app.py", "state", "promotions", "p1", "--format", "json", "--as-of", 0
+    ).lines
     assert line["value"] == {"price": 5, "shop": "Bell"}
     assert {record["topic"] for record in line["records"]} == {"products", "merchants"}
 
@@ -79,7 +81,10 @@ def test_why_of_a_window(capsys: Any, world: World) -> None:
 def test_why_without_the_functions(capsys: Any, world: World) -> None:
     outcome = call(capsys, "why", "state", "promotions", "p1")
     assert outcome.code == 0
-    assert outcome.out.splitlines()[2:] == ['    0  {"price":5,"shop":"Bell"}', '    1  {"price":5,"shop":"Boole"}']
+    assert outcome.out.splitlines()[2:] == [
+        '    0  {"price":5,"shop":"Bell"}',
+        '    1  {"price":5,"shop":"Boole"}',
+    ]
     assert "crossstream why app.py STATE_DIR STORE KEY" in outcome.err
     assert call(capsys, "why", "state", "promotions", "p2").code == 1
     assert call(capsys, "why", "state", "promotions", "p2", "--as-of", 7).code == 1
@@ -125,7 +130,9 @@ def test_shadow(capsys: Any, world: World) -> None:
     assert call(capsys, "shadow", "app.py", "--against", "nothing").code == 1
 
 
-@pytest.mark.parametrize("argv", [("verify", "app.py", "state"), ("shadow", "app.py", "--against", "promotions")])
+@pytest.mark.parametrize(
+    "argv", [("verify", "app.py", "state"), ("shadow", "app.py", "--against", "promotions")]
+)
 def test_topics_must_be_known(capsys: Any, world: World, argv: tuple[str, ...]) -> None:
     app_file(world.folder, APP.replace('topics_dir="topics", ', ""))
     outcome = call(capsys, *argv)

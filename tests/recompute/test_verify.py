@@ -1,4 +1,4 @@
-"""`verify_results` and `compare_topics`: what is right passes, what was changed is found, what cannot be known is said."""
+"""`verify_results` and `compare_topics`: what is right passes, what was changed is found, what is unknown is said."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ def test_a_sample(tmp_path: Path) -> None:
     world.process(items)
     found = world.verify(sample=0.25)
     rows = found.stores[0].rows
-    assert found.notes == () and found.different == 0 and 50 < rows < 150
+    assert (found.notes, found.different) == ((), 0)
+    assert 50 < rows < 150
     changed(world.state, plan_topology(world.topology), "out", lambda data: b"[0,1]")
     assert world.verify(sample=0.25).different == rows
 

@@ -41,7 +41,12 @@ def test_the_records_of_a_row_with_their_places(world: World) -> None:
         [("products", "p1", PRODUCT, 8)],
     )
     found = world.why("promotions", "p1")
-    assert (found.value, found.exact, found.ended, found.batch) == ({"price": 5, "shop": "Bell"}, True, None, 2)
+    assert (found.value, found.exact, found.ended, found.batch) == (
+        {"price": 5, "shop": "Bell"},
+        True,
+        None,
+        2,
+    )
     places = [(one.topic, one.key, one.timestamp, one.batch) for one in found.records]
     assert places == [("merchants", "m1", 7, 1), ("products", "p1", 8, 2)]
     (product,) = step_of(found.step, "products").records
@@ -53,7 +58,10 @@ def test_the_records_of_a_row_with_their_places(world: World) -> None:
 
 
 def test_a_row_as_it_was(world: World) -> None:
-    world.process([("products", "p1", PRODUCT, 5), ("merchants", "m1", SHOP, 7)], [("merchants", "m1", {"name": "B"}, 9)])
+    world.process(
+        [("products", "p1", PRODUCT, 5), ("merchants", "m1", SHOP, 7)],
+        [("merchants", "m1", {"name": "B"}, 9)],
+    )
     found = world.why("promotions", "p1", as_of=0)
     assert found.value == {"price": 5, "shop": "Bell"}
     assert [one.timestamp for one in found.records] == [5, 7]
@@ -62,14 +70,23 @@ def test_a_row_as_it_was(world: World) -> None:
 
 ENDS: list[tuple[list[Item], str]] = [
     ([("merchants", "m1", SHOP, 1)], "products: no record with the key p1 has arrived"),
-    ([("products", "p1", PRODUCT, 1)], "no partner for key m1: merchants: no record with the key m1 has arrived"),
-    ([("products", "p1", {**PRODUCT, "price": 0}, 1), ("merchants", "m1", SHOP, 1)], "filtered by products.filter"),
+    (
+        [("products", "p1", PRODUCT, 1)],
+        "no partner for key m1: merchants: no record with the key m1 has arrived",
+    ),
+    (
+        [("products", "p1", {**PRODUCT, "price": 0}, 1), ("merchants", "m1", SHOP, 1)],
+        "filtered by products.filter",
+    ),
     ([("products", "p1", {"price": 3, "merchant": None}, 1)], "the key of the partner is null"),
     (
         [("products", "p1", PRODUCT, 1), ("merchants", "m1", SHOP, 1), ("merchants", "m1", None, 2)],
         "no partner for key m1: merchants: deleted by the record at offset 1",
     ),
-    ([("products", "p1", PRODUCT, 1), ("products", "p1", None, 2)], "products: deleted by the record at offset 1"),
+    (
+        [("products", "p1", PRODUCT, 1), ("products", "p1", None, 2)],
+        "products: deleted by the record at offset 1",
+    ),
 ]
 
 
@@ -136,7 +153,9 @@ def test_a_view_over_global_tables(tmp_path: Path) -> None:
     builder = cs.StreamsBuilder()
     products, merchants = builder.global_table("products", BOTH), builder.global_table("merchants", BOTH)
     view = products.join(
-        merchants, lambda one, other: [one["price"], other["name"]], key_selector=lambda key, value: value["merchant"]
+        merchants,
+        lambda one, other: [one["price"], other["name"]],
+        key_selector=lambda key, value: value["merchant"],
     )
     events = builder.stream("events", BOTH)
     events.join(view, lambda one, other: other, key_selector=lambda key, value: key).to_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +171,12 @@ def batches(draw: st.DrawFn, streams: bool, topics: list[str]) -> list[list[Item
 
 
 def row(driver: cs.TopologyTestDriver, store: str, key: Any) -> Any:
-    kinds = ("key_value", "window", "session")
-    for kind in kinds:
-        try:
-            return getattr(driver, f"get_{kind}_store")(store).get(key)
-        except cs.StateError as error:
-            assert error.code == "CS-710"
-    raise AssertionError(store)
+    found: Any = None
+    for kind in ("key_value", "window", "session"):
+        with suppress(cs.StateError):  # it is a store of another kind
+            found = getattr(driver, f"get_{kind}_store")(store)
+    assert found is not None
+    return found.get(key)
 
 
 def check(name: str, parts: list[list[Item]]) -> None:

@@ -121,16 +121,14 @@ def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
             rows.append((str(batch), shown))
     if not rows:
         raise StateError(
-            f"batch {arguments.as_of} is not kept"
-            if batches == [] and arguments.as_of
-            else "there is no batch yet",
+            "there is no batch yet" if arguments.as_of is None else f"batch {arguments.as_of} is not kept",
             code="CS-713",
             where={"folder": str(root)},
             next="ask for a batch that `crossstream state inspect` shows as kept",
         )
     if arguments.format == "json":
-        for batch, shown in rows:
-            print(to_json({"batch": int(batch), "value": shown}))
+        for number, value in rows:
+            print(to_json({"batch": int(number), "value": value}))
     else:
         show_table(("batch", text), rows, (True, False))
     say(

@@ -1,4 +1,4 @@
-"""What an application has read up to a commit: which offsets of which topics, and in which batch, as far as it is kept."""
+"""What an application has read up to a commit: which offsets of which topics, and in which batch, if that is kept."""
 
 from __future__ import annotations
 

@@ -130,10 +130,10 @@ def collect(
         if which is not None and not asked.every:
             known[which] = found
         records, batch, major = found
-        rank = rank_of(topology[span[0]].shape, number)
         parts.append(records)
         rows = np.arange(records.num_rows)
-        columns.append((np.full(len(rows), number), rows, batch, major, np.full(len(rows), rank)))
+        ranks = np.full(len(rows), rank_of(topology[span[0]].shape, number))
+        columns.append((np.full(len(rows), number), rows, batch, major, ranks))
     if not columns:
         nothing = np.empty(0, np.int64)
         return Pool((), (), nothing, nothing, nothing)
@@ -152,9 +152,7 @@ def _borders(span: Span, entries: Iterable[BatchEntry]) -> list[tuple[int, int]]
     )
 
 
-def _picked(
-    span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], reader: RangeReader
-) -> Picked:
+def _picked(span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], reader: RangeReader) -> Picked:
     """The wanted records of a partition."""
     _, topic, partition, start, end = span
     starts = np.array([offset for offset, _ in borders], np.int64)

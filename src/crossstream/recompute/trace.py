@@ -219,7 +219,7 @@ def _row_wise(
             continue
         plain: Node = replace(one, store=None)
         if isinstance(one, graph.Source):
-            plain = replace(plain, shape="stream", timestamp_extractor=None)
+            plain = replace(one, store=None, shape="stream", timestamp_extractor=None)
             if one.shape == "table":
                 given = graph.Filter(
                     name=one.name, parents=(TAP + one.name,), predicate=_function(_has_value), **_as(one)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Graph, Node, Source, lineage
+from crossstream.graph.nodes import Node, Source, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches
@@ -119,13 +119,14 @@ def verify_results(
 
         def computed(number: int, batches: Sequence[Sequence[Span]]) -> list[Compared]:
             replay = Replay(plan, number, settings or Settings(), Written(counts))
-            reader = None if connection is None else connection.reader()
-            try:
-                for spans in batches if reader is not None else ():
-                    source: Input = FromReader(reader)
-                    replay.run(spans, source if sample is None else Sampled(source, sample))
-            finally:
-                if reader is not None:
+            if connection is not None:
+                reader = connection.reader()
+                source: Input = FromReader(reader)
+                source = source if sample is None else Sampled(source, sample)
+                try:
+                    for spans in batches:
+                        replay.run(spans, source)
+                finally:
                     reader.close()
             return [_compared(plan, store, there[store.name], replay, lost, sample) for store in stores]
 
@@ -311,17 +312,9 @@ def compare(
 def _frame(store: StoreReader, sample: float | None) -> tuple[pl.DataFrame, list[str]]:
     """The rows of a store with their keys, and the columns that say which row is which."""
     columns = store._live()
-    frame = pl.DataFrame(
-        {
-            "key": _series(columns["key"]),
-            "value": _series(columns["value"]),
-            **{
-                column: pl.Series(np.asarray(columns[column]), dtype=pl.Int64)
-                for column in ("ts", "start", "end")
-                if column in columns
-            },
-        }
-    )
+    frame = pl.DataFrame({name: _series(columns[name]) for name in ("key", "value")})
+    numbers = [name for name in ("ts", "start", "end") if name in columns]
+    frame = frame.with_columns(pl.Series(name, np.asarray(columns[name]), pl.Int64) for name in numbers)
     if sample is not None:
         frame = frame.filter(pl.Series(in_sample(columns["key"], sample)))
     ids = ["key"]

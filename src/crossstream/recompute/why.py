@@ -7,6 +7,7 @@ alone, and left out one after the other: those without which the row changes are
 from __future__ import annotations
 
 import html
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -63,8 +64,8 @@ class InputRecord:
 class Step:
     """An operator on the way of a row. ``line``: of the application that made it; ``kind``: its class.
 
-    ``rows``: what it gives from these records alone, (key, value), the first ones. ``records``: of a source. ``inputs``:
-    the steps before it. ``note``: what is to be said of it, such as why nothing comes out.
+    ``rows``: what it gives from these records alone, (key, value), the first ones. ``records``: of a source.
+    ``inputs``: the steps before it. ``note``: what was dropped, or why it cannot be traced.
     """
 
     operator: str
@@ -81,8 +82,8 @@ class Why:
     """The reason of a row. ``value``: of the row as it is in the state after ``batch``; None: it has no such row.
 
     ``records``: those that made it, in the order in which they arrived; ``step``: the same as a tree. ``ended``: of a
-    missing row, where it ended. ``exact``: the records alone make the row, and it changes if one is left out. ``notes``:
-    why not, if so.
+    missing row, where it ended. ``exact``: the records alone make the row, and it changes if one is left out.
+    ``notes``: why not, if so.
     """
 
     store: str
@@ -384,9 +385,8 @@ class _Tree:
     def ended(self, name: str) -> str | None:
         """Where the way of a row has ended; None: this operator gives one."""
         node = self.topology[name]
-        if name in self.taps.rows or isinstance(node, graph.Source):
-            if self.rows(name):
-                return None
+        if self.rows(name):
+            return None
         if isinstance(node, graph.Source):
             return self._not_arrived(node)
         needed = node.parents if self._needs_all(node) else node.parents[:1]
@@ -418,7 +418,11 @@ class _Tree:
         mine = [record for source, record in self.records if source == node.name]
         topics = sorted({span[1] for span in self.tracer.spans if span[0] == node.name}) or list(node.topics)
         if mine:
-            return f"{node.name}: deleted by the record at offset {mine[-1].offset}, partition {mine[-1].partition} of {mine[-1].topic}"
+            last = mine[-1]
+            return (
+                f"{node.name}: deleted by the record at offset {last.offset}, "
+                f"partition {last.partition} of {last.topic}"
+            )
         keys = self.tracer.wanted.get(node.name, Wanted()).keys
         named = ", ".join(_text(_object(node.key, key)) for key in sorted(filter(None, keys))[:3])
         return f"{', '.join(topics)}: no record with the key {named or '?'} has arrived"
@@ -448,7 +452,7 @@ def _lines(found: Why) -> Iterator[str]:
 
 
 def _tree(step: Step, first: str, rest: str, seen: set[str]) -> Iterator[str]:
-    line = "" if step.line is None else f"  {step.line}"
+    line = "" if step.line is None else f"  {_short(step.line)}"
     if step.operator in seen:
         yield f"{first}{step.operator}  (see above)"
         return
@@ -467,6 +471,11 @@ def _tree(step: Step, first: str, rest: str, seen: set[str]) -> Iterator[str]:
         else:
             assert isinstance(one, Step)
             yield from _tree(one, start, then, seen)
+
+
+def _short(line: str) -> str:
+    """A line without the folder, if that is the current one."""
+    return line.removeprefix(os.getcwd() + os.sep)
 
 
 def _moment(milliseconds: int) -> str:
