@@ -117,12 +117,11 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp())
         try:
             write_both(folder, arguments.records)
-            for side, run in (
-                ("spark", lambda here=folder: spark_rate(session, here)),
-                ("crossstream", lambda here=folder: our_rate(here, arguments.records)),
-            ):
+            for side in ("spark", "crossstream"):
                 began = time.perf_counter()
-                found = run()
+                found = (
+                    spark_rate(session, folder) if side == "spark" else our_rate(folder, arguments.records)
+                )
                 whole = time.perf_counter() - began
                 figure = {"figure": "sums: records per second", "side": side, "value": round(found)}
                 print(json.dumps({**figure, "whole seconds": round(whole, 1)}), flush=True)

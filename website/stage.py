@@ -47,8 +47,15 @@ REFERENCE = {
         "Record ProcessorContext KeyValueStore WindowStore VersionedStore",
         "What a processor of your own gets, and the stores it may use.",
     ),
-    "Serdes": ("serdes LeftOrRight", "From the bytes of keys and values to Python objects, and back."),
+    "Serdes": (
+        "serdes debezium LeftOrRight",
+        "From the bytes of keys and values to Python objects, and back.",
+    ),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
+    "Databases": (
+        "once_in BatchMark",
+        "Each batch of `for_each_batch` once, in a transaction of your database.",
+    ),
     "Stores": (
         "open_store query.store.StoreReader recompute.why.Why recompute.why.Step recompute.why.InputRecord",
         "Results, read from any process, and which records made them.",

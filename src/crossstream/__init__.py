@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
     from crossstream.api.options import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.once import BatchMark, once_in
     from crossstream.operators.process.context import ProcessorContext
     from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchMark",
     "BranchedKStream",
     "CogroupedKStream",
     "ConfigError",
@@ -110,7 +113,9 @@ __all__ = [
     "WindowedKStream",
     "__version__",
     "agg",
+    "debezium",
     "keyed",
+    "once_in",
     "open_store",
     "serdes",
 ]
@@ -118,6 +123,7 @@ __all__ = [
 _HOMES = {
     "crossstream.api.branched": "BranchedKStream",
     "crossstream.api.builder": "StreamsBuilder",
+    "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
@@ -132,6 +138,7 @@ _HOMES = {
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.once": "BatchMark once_in",
     "crossstream.operators.process.context": "ProcessorContext",
     "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",

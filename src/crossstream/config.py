@@ -121,6 +121,9 @@ class StreamsConfig:
     ``state_mode``               who may read the state files: ``"private"`` their owner, ``"group"`` also the group,
                                  which may write them too (workers of another user), ``"shared"`` everybody
     ``durable``                  commits survive a crash of the machine, not only of the process
+    ``health_port``              the port that answers ``/health`` and ``/ready`` from `start` to `stop`; None: none
+    ``health_host``              the address it listens on; default: this machine only
+    ``health_patience``          duration after which a batch that does not end counts as stuck
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -151,6 +154,9 @@ class StreamsConfig:
     retain_batches: int = 10
     state_mode: StateMode = "private"
     durable: bool = True
+    health_port: int | None = None
+    health_host: str = "127.0.0.1"
+    health_patience: Duration = "10 minutes"
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -209,6 +215,11 @@ class StreamsConfig:
         """``broker_patience`` in ms."""
         return to_milliseconds(self.broker_patience)
 
+    @property
+    def health_patience_ms(self) -> int:
+        """``health_patience`` in ms."""
+        return to_milliseconds(self.health_patience)
+
     def _check_types(self) -> None:
         for name in ("kafka", "spark"):
             settings = getattr(self, name)
@@ -252,6 +263,14 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
+        port: Any = self.health_port
+        if port is not None and (
+            isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16
+        ):
+            raise _out_of_range("health_port", port, "a port, or 0 for any that is free")
+        host: Any = self.health_host
+        if not isinstance(host, str) or not host:
+            raise _out_of_range("health_host", host, "the address of an interface, such as 0.0.0.0")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 
@@ -267,7 +286,14 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        for name, least in (("broker_patience", 1), ("max_task_idle", 0), ("trigger", 0), ("idle_after", 1)):
+        durations = {
+            "broker_patience": 1,
+            "health_patience": 1,
+            "max_task_idle": 0,
+            "trigger": 0,
+            "idle_after": 1,
+        }
+        for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):
                 put(self, name, to_milliseconds(duration, name, minimum=least))

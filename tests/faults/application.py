@@ -1,7 +1,8 @@
 """An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS TOPOLOGY ROWS``.
 
 Runs one of `TOPOLOGIES` on the topics and state in FOLDER, or the state at $STATE_URI, until it is killed or its input
-is closed, and prints "running" when it has started and "batch N" after each commit.
+is closed, and prints "running" when it has started and "batch N" after each commit. With $SERVERS the topics are
+Kafka's, and are written with the guarantee $GUARANTEE, by the application $APPLICATION.
 """
 
 from __future__ import annotations
@@ -34,9 +35,17 @@ def visits() -> cs.Topology:
 TOPOLOGIES = {"marketplace": marketplace, "visits": visits}
 
 
+def on_kafka(servers: str) -> dict[str, object]:
+    guarantee = os.environ["GUARANTEE"]
+    return {"topics_dir": None, "bootstrap_servers": servers, "processing_guarantee": guarantee}
+
+
 def main() -> None:
-    world = World(Path(sys.argv[1]), single_task_rows=int(sys.argv[5]))
+    name = os.environ.get("APPLICATION", "app")
+    world = World(Path(sys.argv[1]), name, single_task_rows=int(sys.argv[5]))
+    kafka = {} if "SERVERS" not in os.environ else on_kafka(os.environ["SERVERS"])
     config = world.config(
+        **kafka,
         state_dir=os.environ.get("STATE_URI", world.state_dir),
         partitions=PARTITIONS,
         max_records_per_batch=int(sys.argv[3]),

@@ -7,7 +7,8 @@ records then see what an undisturbed run writes.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 import crossstream as cs
 from crossstream import serdes
 from crossstream.kafka import KafkaConnection, transactions
+from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.lakehouse.delta import DeltaSink
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
-from tests.kafka.fixtures import await_end, records, rows_of
+from tests.kafka.fixtures import await_end, proxied, records, rows_of
+from tests.kafka.proxy import Proxy
+from tests.lakehouse.lake import Lake
 
 pytestmark = pytest.mark.kafka
 
@@ -41,6 +46,7 @@ class World:
     state: Path
     name: str
     guarantee: Any = "exactly_once"
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def append(self, *words: str) -> None:
         writer = self.connection.writer()
@@ -58,13 +64,15 @@ class World:
             single_task_rows=0,
             durable=False,
             broker_patience="20 seconds",
+            **self.settings,
         )
         if arm is None:
             process(self.topology(), config)
             return
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        with pytest.MonkeyPatch.context() as patch:
             arm(patch)
-            process(self.topology(), config)
+            with pytest.raises(Crash):
+                process(self.topology(), config)
 
     def topology(self) -> cs.Topology:
         builder = cs.StreamsBuilder()
@@ -191,6 +199,41 @@ def test_a_transaction_whose_end_is_not_answered_is_not_repeated(
     assert len(_doubted) > 1
 
 
+CALLS = {
+    "produce": 0,
+    "init producer id": 22,
+    "add partitions": 24,
+    "add offsets": 25,
+    "end transaction": 26,
+    "commit offsets": 28,
+}
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_connection_that_ends_at_any_call_leaves_each_result_once(
+    world: World, reader: KafkaReader, broker_info: BrokerInfo, proxy: Proxy, call: str, how: str
+) -> None:
+    """Before the call arrives, or after, without its answer. The application need not be started again."""
+    behind = world.connection
+    world.connection = KafkaConnection(f"127.0.0.1:{proxied(broker_info)[0]}")
+    world.append("a", "b")
+    world.run()
+    proxy.cut(CALLS[call], how)
+    if call != "produce":  # words are written with other calls than results
+        world.append("a")
+        assert proxy.has_cut == (call == "init producer id")
+        proxy.cut(CALLS[call], how)
+    else:
+        world.connection = behind
+        world.append("a")
+        world.connection = KafkaConnection(f"127.0.0.1:{proxied(broker_info)[0]}")
+    world.run()
+    assert proxy.has_cut
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1)]
+
+
 def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaReader) -> None:
     """A run that was stopped in its transaction, and goes on after another one has taken over."""
     world.append("a")
@@ -215,22 +258,40 @@ def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: P
     world.append("b")
     world.run()
     world.state = tmp_path / "another"
-    config_lost = pytest.MonkeyPatch()
-    with config_lost.context() as patch:
-        original = cs.StreamsConfig
-        patch.setattr(cs, "StreamsConfig", lambda **settings: original(on_lost_state="restart", **settings))
-        world.run()
+    world.settings = {"on_lost_state": "restart"}
+    world.run()
     assert sorted(world.counts(reader, 7)) == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]
 
 
 def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
     world.append("a")
     world.run(before(TransactionPublisher, "publish"))
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(cs.StateError) as caught:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionPublisher, "_read", lambda self: None)
-        world.run()
+        with pytest.raises(cs.StateError) as caught:
+            world.run()
     assert caught.value.code == "CS-741"
     assert "batch 0" in str(caught.value)
+
+
+def test_a_copy_of_the_state_that_is_older_than_the_results_is_refused(
+    world: World, reader: KafkaReader, tmp_path: Path
+) -> None:
+    """Its next batches have numbers that the mark knows, and other records: they must not be passed over."""
+    world.append("a")
+    world.run()
+    shutil.copytree(world.state, tmp_path / "copy")
+    world.append("b")
+    world.run()
+    world.append("c")
+    world.state = tmp_path / "copy"
+    with pytest.raises(cs.StateError, match="ends with batch 0") as caught:
+        world.run()
+    assert caught.value.code == "CS-741"
+    world.settings = {"on_lost_state": "restart"}
+    world.run()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("b", 1), ("b", 1), ("c", 1)]
 
 
 def test_a_batch_that_was_noted_is_not_run_again(world: World, reader: KafkaReader) -> None:
@@ -270,3 +331,27 @@ class _Memory(dict[str, Any]):
         return self[name]
 
 
+@pytest.mark.parametrize("step", ["before the table", "after the table"])
+def test_a_batch_in_kafka_and_in_a_table(
+    world: World, reader: KafkaReader, tmp_path: Path, step: str
+) -> None:
+    """One batch, one number: each once in both."""
+    lake = Lake(tmp_path, "delta")
+
+    def topology() -> cs.Topology:
+        builder = cs.StreamsBuilder()
+        words = builder.stream(f"{world.name}-words", cs.Consumed(key=TEXT, value=TEXT))
+        counts = words.group_by_key().count()
+        counts.to_stream().to(f"{world.name}-counts", cs.Produced(key=TEXT, value=NUMBER))
+        lake.sink(counts, "counts")
+        lake.sink(words, "words")
+        return builder.build()
+
+    world.topology = topology  # type: ignore[method-assign]
+    world.append("a", "b", "a")
+    world.run((before if step == "before the table" else after)(DeltaSink, "write"))
+    world.append("b")
+    world.run()
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert lake.tuples("counts") == [("a", 2), ("b", 2)]
+    assert [row[0] for row in lake.tuples("words")] == ["a", "a", "b", "b"]

@@ -179,11 +179,11 @@ def test_values_that_are_no_choice(settings):
     assert refused(**settings).code == "CS-201"
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "exactly_once_v2"])
-def test_exactly_once_is_not_there_yet(guarantee):
-    error = refused(processing_guarantee=guarantee)
+def test_guarantees():
+    assert config(processing_guarantee="exactly_once").processing_guarantee == "exactly_once"
+    error = refused(processing_guarantee="exactly_once_v2")
     assert error.code == "CS-201"
-    assert error.next == "choose 'at_least_once'"
+    assert error.next == "choose 'at_least_once' or 'exactly_once'"
 
 
 @pytest.mark.parametrize("name", ["bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset"])

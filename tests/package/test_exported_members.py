@@ -45,7 +45,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 NOT_YET = {
-    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json"],
+    "crossstream.serdes": ["debezium_json"],
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,8 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.serdes import Serde
+from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.registry import read_from
 
 
 class StreamsBuilder:
@@ -57,12 +60,18 @@ class StreamsBuilder:
         return KStream(self._draft, self._source("stream", "stream", names, consumed, pattern=pattern))
 
     def table(
-        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        source: Debezium | None = None,
     ) -> KTable:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
-        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, CS-120 if the
+        ``materialized`` makes the table queryable. ``source``: the records are changes of a database's rows, see
+        `crossstream.debezium`, which has the serdes then. Raises `TopologyError` as `stream`, CS-120 if the
         store's name is taken, CS-140 if the serdes of ``materialized`` differ from those of ``consumed``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -70,16 +79,23 @@ class StreamsBuilder:
         <KTable products>
         """
         check_topic("table", topic)
-        return KTable(self._draft, self._source("table", "table", (topic,), consumed, materialized))
+        node = self._source("table", "table", (topic,), consumed, materialized, unwrap=source)
+        return KTable(self._draft, node)
 
     def global_table(
-        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        source: Debezium | None = None,
     ) -> GlobalKTable:
         """A whole topic as a table that any record may look up by any key.
 
         A start reads the topic to its end before any other record: the first start from the beginning, later ones
         from where the state ends. Afterwards its records belong to the batches like all others. A null value deletes
-        a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable. Raises
+        a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable.
+        ``source``: as for `table`, without ``ordered_by`` and with ``unavailable_value=None``. Raises
         `TopologyError` as `table`, and CS-101 for a versioned global table or an ``offset_reset``. Sources:
         KIP-99, semantics 2.4.
 
@@ -88,7 +104,7 @@ class StreamsBuilder:
         <GlobalKTable merchants>
         """
         check_topic("global_table", topic)
-        node = self._source("global_table", "global", (topic,), consumed, materialized)
+        node = self._source("global_table", "global", (topic,), consumed, materialized, unwrap=source)
         return GlobalKTable(self._draft, node)
 
     def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
@@ -130,8 +146,11 @@ class StreamsBuilder:
         consumed: Consumed | None,
         materialized: Materialized | None = None,
         pattern: re.Pattern[str] | None = None,
+        unwrap: Debezium | None = None,
     ) -> Source:
         option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
+        if unwrap is not None:
+            option = _unwrapping(operator, shape, option, unwrap)
         stored = check_option(operator, "materialized", materialized, Materialized)
         asked = stored or Materialized()
         path = source_kind(names, pattern)
@@ -144,6 +163,8 @@ class StreamsBuilder:
             agreed(name, "the values of its topic", option.value, asked.value, "value"),
             "pass Consumed({}); serdes.bytes() leaves bytes alone",
         )
+        topic = names[0] if names else None
+        key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
         _check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
             "shape": shape,
@@ -154,6 +175,7 @@ class StreamsBuilder:
             "timestamp_extractor": option.timestamp_extractor,
             "offset_reset": option.offset_reset,
             "store": None if stored is None else stored.spec(key, value),
+            "unwrap": unwrap,
         }
         known = self._draft.same_source(Source(name=name, **attributes)) if shape == "stream" else None
         return known or self._draft.add(Source, path, name, **attributes)
@@ -178,6 +200,20 @@ def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) ->
         source = {"value": Node(name=name, key=key, value=value)}
         function = Function.of(consumed.timestamp_extractor)
         typed(function, name, "timestamp_extractor", source, timestamp=pl.Int64())
+
+
+def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) -> Consumed:
+    """The options of a source of change events, which have the serdes of its rows."""
+    if not isinstance(unwrap, Debezium):
+        what, step = f"source is {unwrap!r}", "pass source=cs.debezium(Row)"
+    elif consumed.key is not None or consumed.value is not None:
+        what, step = "the serdes come from source", "leave key and value out of Consumed"
+    elif shape == "global" and unwrap.needs_rows:
+        what = "a global table cannot keep values that an event leaves out, nor order its events"
+        step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
+    else:
+        return replace(consumed, key=unwrap.key, value=unwrap.row)
+    raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
 
 
 def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,6 +21,7 @@ from crossstream.api.checks import (
 )
 from crossstream.api.draft import child, given_name
 from crossstream.api.grouped import GroupedKStream, group_key
+from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
 from crossstream.api.options import (
     Grouped,
     Joined,
@@ -36,7 +38,8 @@ from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
 from crossstream.columns.headers import Headers
 from crossstream.graph import nodes as graph
-from crossstream.signatures import refuse_calls
+from crossstream.serdes.registry import written_to
+from crossstream.signatures import fits_call, refuse_calls
 from crossstream.typing import (
     Action,
     BatchFunction,
@@ -497,6 +500,8 @@ class KStream(Processing):
         key, value = known_serdes(
             path, option.key or node.key, option.value or node.value, "pass Produced({})"
         )
+        named = None if callable(topic) else topic
+        key, value = written_to(key, named, is_key=True), written_to(value, named, is_key=False)
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
         child(self._draft, graph.Sink, path, node, option.name, key=key, value=value, **settings)
 
@@ -506,7 +511,8 @@ class KStream(Processing):
         Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON values; without one it is inferred
         from the records of each batch. The call comes before the batch is committed, and again with the same
         ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without records are skipped.
-        The records of a batch pass through the driver.
+        The records of a batch pass through the driver. A function that requires three arguments also gets a
+        `BatchMark`: of which application, sink and state the batch is. `once_in` makes one for databases.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -514,11 +520,90 @@ class KStream(Processing):
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
         >>> orders.for_each_batch(lambda frame, n: frame.write.mode("overwrite").parquet(f"orders/batch={n}"))
         """
-        check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
+        given: Any = function
+        with_mark = callable(given) and not fits_call(given, ("frame", "batch_id"))
+        if not (with_mark and fits_call(given, ("frame", "batch_id", "mark"))):
+            with_mark = False
+            check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
         step = "put repartition(Repartitioned({})) before it"
         key, value = known_serdes("for_each_batch", self._node.key, self._node.value, step)
-        attributes = {"key": key, "value": value, "shape": "none", "function": function}
+        attributes = {
+            "key": key,
+            "value": value,
+            "shape": "none",
+            "function": function,
+            "with_mark": with_mark,
+        }
         self._child(graph.FrameSink, "for_each_batch", named, **attributes)
+
+    def to_delta(
+        self,
+        path: str | PathLike[str],
+        *,
+        key: Key = OWN_KEY,
+        timestamp: str | None = None,
+        schema_mode: SchemaMode = None,
+        partition_by: Sequence[str] | str = (),
+        storage_options: Mapping[str, str] | None = None,
+        named: Named | None = None,
+    ) -> None:
+        """Appends every record to a Delta table, each batch once.
+
+        A batch is one commit of the table. ``key=None`` leaves the key out. A null value gives nulls. Otherwise as
+        `KTable.to_delta`.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
+        >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.to_delta("lake/orders", key="order_id", timestamp="changed_at")
+        """
+        table_sink(
+            self._draft,
+            self._node,
+            "delta",
+            path,
+            upserts=False,
+            key=key,
+            timestamp=timestamp,
+            schema_mode=schema_mode,
+            named=named,
+            options=storage_options,
+            partition_by=partition_by,
+        )
+
+    def to_iceberg(
+        self,
+        identifier: str,
+        catalog: Mapping[str, str],
+        *,
+        key: Key = OWN_KEY,
+        timestamp: str | None = None,
+        schema_mode: SchemaMode = None,
+        named: Named | None = None,
+    ) -> None:
+        """Appends every record to an Iceberg table, each batch once.
+
+        A batch is one snapshot. ``key=None`` leaves the key out. Otherwise as `KTable.to_iceberg`.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
+        >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.to_iceberg("shop.orders", {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "lake"})
+        """
+        table_sink(
+            self._draft,
+            self._node,
+            "iceberg",
+            identifier,
+            upserts=False,
+            key=key,
+            timestamp=timestamp,
+            schema_mode=schema_mode,
+            named=named,
+            options=catalog,
+        )
 
     def _input(self) -> Mapping[str, graph.Node]:
         return {"value": self._node}

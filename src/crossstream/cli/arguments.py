@@ -191,12 +191,14 @@ def make_parser() -> ArgumentParser:
         _demo,
         _run,
         _describe,
+        _plan,
         _topics,
         _query,
         _why,
         _verify,
         _shadow,
         _state,
+        _types,
         _broker,
         _doctor,
         _bench,
@@ -259,6 +261,13 @@ def _run(commands: Commands) -> None:
     parser.add_argument("file", metavar=FILE)
     parser.add_argument("--once", action="store_true", help="process the records of this moment, then exit")
     parser.add_argument(
+        "--restarts",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="start again up to N times in a row, after failures that a start can cure (default: %(default)s)",
+    )
+    parser.add_argument(
         "--format",
         choices=("auto", "live", "json"),
         default="auto",
@@ -288,6 +297,14 @@ def _run(commands: Commands) -> None:
         ("--on-lost-records", "fail|skip", None, "when records were deleted before they were read"),
         ("--on-lost-state", "fail|restart", None, "when Kafka has offsets, but the state folder is empty"),
         ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
+        ("--health-port", "PORT", port, "answer GET /health and /ready here"),
+        ("--health-host", "ADDRESS", some, "where it listens; default: 127.0.0.1, this machine only"),
+        (
+            "--health-patience",
+            "DURATION",
+            duration,
+            "a batch that takes longer counts as stuck; default: 10 minutes",
+        ),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
     )
     settings.add_argument(
@@ -309,6 +326,23 @@ def _describe(commands: Commands) -> None:
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
     add_options(parser, ("--partitions", "N", positive, "state partitions, for --plan"))
+
+
+def _plan(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "plan",
+        "say what a topology keeps, loses and needs of a state",
+        "Compares the topology of a file with a state folder: stores that stay, change, are new or gone; topics that "
+        "continue or begin; whether the application would start. Writes nothing. Exit code 1 if it would not start.",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument(
+        "--against", type=some, metavar=STATE, required=True, help="the state, a folder or URI"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, ("--application-id", "ID", str, "default: as crossstream run takes it"))
+    parser.set_defaults(kafka_config=None, kafka=[], spark=[], topics_dir=".")
 
 
 def _topics(commands: Commands) -> None:
@@ -464,8 +498,8 @@ def _state(commands: Commands) -> None:
     add = _group(
         commands,
         "state",
-        "inspect, verify and rescale the state of an application",
-        "Shows what a state folder holds, checks its files, or changes its number of state partitions.",
+        "inspect, verify, rescale, back up and fork the state of an application",
+        "Shows what a state folder holds, checks its files, copies it, or changes its number of state partitions.",
         "state",
     )
     inspect = add(
@@ -480,12 +514,44 @@ def _state(commands: Commands) -> None:
         "change the number of state partitions of a stopped application",
         "Changes the number of state partitions. The application does the same when it starts with another one.",
     )
-    for parser in (inspect, verify, rescale):
+    backup = add(
+        "backup",
+        "copy the newest commit, also while the application runs",
+        "Copies the state after the newest commit to an empty folder or URI. The application may run. On one file "
+        "system the files are hard links; else they are copied and checked.",
+    )
+    restore = add("restore", "copy a backup to an empty state folder")
+    fork = add(
+        "fork",
+        "give a second application the state of this one, without copying it",
+        "Makes a second application that continues from the newest commit of the first, which may run. On one file "
+        "system the files are hard links; else they are copied.",
+    )
+    restore.add_argument("backup", type=some, metavar="BACKUP")
+    for parser in (inspect, verify, rescale, backup, restore, fork):
         parser.add_argument("state_dir", type=some, metavar=STATE)
+    backup.add_argument("target", type=some, metavar="TARGET")
+    fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
+    fork.add_argument(
+        "--application-id", metavar="ID", required=True, help="the name of the second application"
+    )
     inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
+
+
+def _types(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "types",
+        "print the dataclasses of a schema in a schema registry",
+        "Prints a Python module with the dataclasses of an Avro or JSON schema, for serdes.confluent_avro and "
+        "serdes.confluent_json.",
+    )
+    parser.add_argument("registry", type=some, metavar="REGISTRY", help="such as http://localhost:8081")
+    parser.add_argument("subject", type=some, metavar="SUBJECT", help="such as orders-value")
+    add_options(parser, ("--version", "N", positive, "of the subject (default: the newest)"))
 
 
 def _broker(commands: Commands) -> None:

@@ -41,7 +41,7 @@ REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "grpcio": ("1.67", None),
     "grpcio-status": ("1.67", None),
     "protobuf": ("5.28", None),
-    "confluent-kafka": ("2.6", None),
+    "confluent-kafka": ("2.8", None),
     "rich": ("13.7", None),
 }
 """Packages: the oldest version that works, and the first that does not."""

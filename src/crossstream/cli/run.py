@@ -21,13 +21,23 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossstream.cli.arguments import DEAD_LETTER, kafka_settings, of_option
-from crossstream.cli.console import SparkOutput, is_terminal, make_console, own_stdout, say, shortest
+from crossstream.cli.console import (
+    SparkOutput,
+    is_terminal,
+    make_console,
+    own_stdout,
+    say,
+    shortest,
+    show_error,
+)
 from crossstream.cli.loading import Loaded, load
 from crossstream.cli.query import to_json
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, is_supervised, supervise
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
 from crossstream.spark import SparkStreams
+from crossstream.spark.errors import is_temporary
 from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
@@ -43,7 +53,12 @@ PATIENCE_SECONDS = 0.2
 
 
 def main(arguments: Namespace) -> int:
-    """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is done."""
+    """Runs the topology of a file.
+
+    0 when it was stopped or, with ``--once``, is done; `TEMPORARY` for a failure that another start may not meet.
+    """
+    if arguments.restarts and not is_supervised():
+        return supervise(arguments.words, arguments.restarts)
     loaded = load(arguments.file)
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
@@ -60,7 +75,10 @@ def main(arguments: Namespace) -> int:
         except CrossStreamError as error:
             if output.log is not None:
                 error.at(log=output.log)
-            raise
+            if arguments.debug or not is_temporary(error):
+                raise
+            show_error(error)
+            return TEMPORARY
     return 0
 
 
@@ -106,7 +124,7 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
 
     if once:
         threading.Thread(target=process, name="once", daemon=True).start()
-    while not asked.is_set() and not done.is_set():
+    while not asked.is_set() and not done.is_set() and not is_orphaned():
         if app.await_termination(0 if once else PATIENCE_SECONDS):
             break
         done.wait(PATIENCE_SECONDS if once else 0)

@@ -1,4 +1,4 @@
-"""Results into Kafka exactly once: each batch is one transaction, and leaves a mark that says which one it was.
+"""Results into Kafka exactly once: each batch is one transaction, and leaves a mark with its number (decision 0036).
 
 1. Tasks keep what they write in files of the state (`StagingWriter`).
 2. When the batch has run, the driver notes in the batch log what it publishes, with the commit.
@@ -143,17 +143,20 @@ class TransactionPublisher:
     _known: Mark | None = None
     _topic: str = ""
 
-    def begin(self, topic: str, state: str, newest: int) -> None:
+    def begin(self, topic: str, state: str, newest: int, *, restarts: bool = False) -> None:
         """Before the first batch of a run: marks the state, so that a mark that is missing later has been lost.
 
-        ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way. Raises
-        `SinkError` (CS-651 to CS-654) if the brokers do not answer or refuse.
+        ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way; one of a
+        later batch only if the application ``restarts`` from older state. Raises `SinkError` (CS-651 to CS-654) if the
+        brokers do not answer or refuse, `StateError` CS-741 if the state is older than the results in Kafka.
         """
         self._topic = topic
 
         def once() -> None:
             mark = self._ready(state)
-            if mark is None or mark.state != state or mark.batch < newest:
+            if mark is not None and mark.state == state and mark.batch > newest and not restarts:
+                raise _older(self.application, newest, mark.batch)
+            if mark is None or mark.state != state or mark.batch != newest:
                 self._transaction(Mark(state, newest), ())
 
         self._attempt(once)
@@ -249,7 +252,9 @@ class TransactionPublisher:
         note = msgspec.json.encode(mark).decode()
         offsets = [KafkaPartition(self._topic, 0, 0, note)]
         try:
-            producer.send_offsets_to_transaction(offsets, self._committer().consumer_group_metadata(), patience)
+            producer.send_offsets_to_transaction(
+                offsets, self._committer().consumer_group_metadata(), patience
+            )
             producer.commit_transaction(patience)
         except KafkaException:
             self._writer.check()  # says which record was refused
@@ -269,7 +274,17 @@ def _lost(application: str, topic: str, batch: int) -> StateError:
         f"it cannot be known whether the results of batch {batch} are in Kafka: the mark of the application is gone",
         code="CS-741",
         where={"application": application, "group": f"{application}.published", "topic": topic},
-        next="look at the end of the result topics; then commit the offset 0 of partition 0 of this topic to the group, "
-        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget offsets of a group after '
-        "offsets.retention.minutes, and those of a topic that is deleted)",
+        next="look at the end of the result topics; then commit offset 0 of partition 0 of this topic to this group, "
+        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget the offsets of a group '
+        "after offsets.retention.minutes, and those of a deleted topic)",
+    )
+
+
+def _older(application: str, newest: int, published: int) -> StateError:
+    return StateError(
+        f"the state ends with batch {newest}, and the results of batch {published} are in Kafka already",
+        code="CS-741",
+        where={"application": application, "group": f"{application}.published"},
+        next="restore a newer copy of the state, or use another application_id; on_lost_state='restart' continues from "
+        "this state, and writes the results of the batches between again",
     )

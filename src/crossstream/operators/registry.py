@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from crossstream.operators.aggregate import runner as aggregate
+from crossstream.operators.debezium import runner as debezium
 from crossstream.operators.deduplicate import runner as deduplicate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
@@ -24,6 +25,7 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
     {
         steps.StatelessStep: StatelessRunner,
         steps.MaterializeStep: table.MaterializeRunner,
+        steps.CompleteRowsStep: debezium.CompleteRowsRunner,
         steps.OrderStep: table.OrderRunner,
         steps.GroupTableStep: aggregate.GroupTableRunner,
         steps.AggregateStep: aggregate.AggregateRunner,

@@ -84,6 +84,13 @@ class MaterializeStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRowsStep(Step):
+    """Completes the rows of change events from the rows before, and leaves out events that came too late."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoinStep(Step):
     """Primary-key join; ``stores``: of the left and the right table.
 
@@ -328,4 +335,4 @@ class SinkStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes it a DataFrame."""
+    """Sends a flow to the driver, which makes it a DataFrame, or rows of a Delta or Iceberg table."""

@@ -29,7 +29,8 @@ from crossstream.runtime.batch import Batch, Policy, Report
 from crossstream.runtime.error_headers import STACKTRACE, as_kafka_says
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
+from crossstream.serdes.registry import ForTopic, frame_hint
 from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
@@ -61,6 +62,8 @@ class Failures:
         self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str
     ) -> Changes:
         """The changes without the rows that could not be decoded; ``part``: key, value or timestamp."""
+        if part != "timestamp":
+            reasons = explained(getattr(changes, part), reasons)
         rows = [row for row, _ in reasons]
         if self.decoding.action == "fail":
             row, reason = reasons[0]
@@ -123,7 +126,7 @@ class Failures:
             values.wire(serde)
             return changes
         except SerdeError as error:
-            if self.processing.action == "fail":
+            if self.processing.action == "fail" or error.code in OF_REGISTRY:
                 refusal = self.unserializable(node, changes, part, serde, error)
                 raise refusal from refusal.__cause__
         column, wrong = encoded(values, serde)
@@ -140,6 +143,8 @@ class Failures:
         """The error of the first row to arrive whose key or value (``part``) the serde refuses, with its place."""
         arrived = np.lexsort((changes.minor, changes.major))
         values: Values = getattr(changes, part).take(arrived)
+        if error.code in OF_REGISTRY:
+            serde = None
         with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
             found = None if serde is None else first_refused(values, serde)
             if found is not None:
@@ -201,6 +206,16 @@ class Refusal:
 def _where(place: Mapping[str, object]) -> list[Header]:
     known = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
     return [(name, _utf8(str(value))) for name, value in known.items() if value is not None]
+
+
+def explained(values: Values, reasons: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
+    """The reasons; of rows that look like those of a schema registry, with the serdes that read them."""
+    serde: object = values.serde
+    if isinstance(serde, ForTopic):
+        return reasons
+    wire = values.wire()
+    frames = [frame_hint(wire[row].as_py()) for row, _ in reasons]
+    return [(row, reason + hint) for (row, reason), hint in zip(reasons, frames, strict=True)]
 
 
 def _utf8(text: str) -> bytes:

@@ -12,16 +12,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crossstream.durations import Duration, to_milliseconds
+from crossstream.serdes.avro_serde import avro, confluent_avro
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
+from crossstream.serdes.registry_json import confluent_json
+from crossstream.serdes.registry_protobuf import confluent_protobuf
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import WindowedSerde
 
 __all__ = [
     "Serde",
+    "avro",
     "boolean",
     "bytes",
+    "confluent_avro",
+    "confluent_json",
+    "confluent_protobuf",
     "float32",
     "float64",
     "int16",
@@ -35,7 +42,7 @@ __all__ = [
     "windowed",
 ]
 
-_NOT_YET = ("avro", "confluent_avro", "debezium_json")
+_NOT_YET = ("debezium_json",)
 
 if not TYPE_CHECKING:  # a type checker knows that they are missing
 

@@ -142,7 +142,7 @@ class TypedJson:
 
     def serialize(self, value: Any) -> bytes | None:
         reading = reading_of(self.type)
-        data = encode_row(self._instances([value])[0], self.name, reading.encoder)
+        data = encode_row(self.instances([value])[0], self.name, reading.encoder)
         if reading.checks:
             check_rows(arrays.binary_rows([data]), [value], reading.checks, self.name)
         return data
@@ -152,7 +152,7 @@ class TypedJson:
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         reading = reading_of(self.type)
-        rows = encode_rows(self._instances(values), self.name, reading.encoder)
+        rows = encode_rows(self.instances(values), self.name, reading.encoder)
         check_rows(rows, values, reading.checks, self.name)
         return rows
 
@@ -187,7 +187,7 @@ class TypedJson:
         """As `Passing.nulls`."""
         return nulls(data, passing_decoder(self.type), self.name)
 
-    def _instances(self, values: Sequence[Any]) -> Sequence[Any]:
+    def instances(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of the type, of which equal ones have one text."""
         reading = reading_of(self.type)
         try:
@@ -326,7 +326,12 @@ def _decoders(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[D
 
 
 def _is_narrower(node: mi.Type) -> bool:
-    return isinstance(node, _NARROWER) or any(getattr(node, limit, None) is not None for limit in _LIMITS)
+    return isinstance(node, _NARROWER) or has_limits(node)
+
+
+def has_limits(node: mi.Type) -> bool:
+    """Whether a type has limits of msgspec's `Meta`, such as a greatest number."""
+    return any(getattr(node, limit, None) is not None for limit in _LIMITS)
 
 
 def check_rows(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.registry import read_from, written_to
 from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
 
 LEFT, RIGHT = 0, 1
@@ -65,6 +66,16 @@ class LeftOrRightSerde:
     def unfit_for_keys(self) -> str | None:
         """As `key_fault` of the two serdes."""
         return key_fault(self.left) or key_fault(self.right)
+
+    def read_from(self, topic: str | None, is_key: bool) -> Serde:
+        """As `ForTopic.read_from` of the two serdes."""
+        left, right = (read_from(one, topic, is_key) for one in (self.left, self.right))
+        return LeftOrRightSerde(left, right)
+
+    def written_to(self, topic: str | None, is_key: bool) -> Serde:
+        """As `ForTopic.written_to` of the two serdes."""
+        left, right = (written_to(one, topic, is_key) for one in (self.left, self.right))
+        return LeftOrRightSerde(left, right)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

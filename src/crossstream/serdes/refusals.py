@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from crossstream.errors import SerdeError
 
@@ -15,6 +16,20 @@ NO_COLUMN = "CS-404"
 """The code of a type without a column form: no single row is at fault."""
 
 WRONG_ANSWER = "CS-412"
+
+NO_REGISTRY = "CS-420"
+"""The code of a schema registry that does not answer."""
+
+REFUSED_SCHEMA = "CS-421"
+
+OF_REGISTRY = (NO_REGISTRY, REFUSED_SCHEMA)
+"""The codes that are about no row: the application stops, and does not ask once more for each half of the rows."""
+
+
+class UndecodableRows(SerdeError):
+    """The undecodable rows are known: row → reason. Others may be undecodable, too."""
+
+    rows: Mapping[int, str] = MappingProxyType({})
 
 
 def show(value: object) -> str:
@@ -65,6 +80,14 @@ def undecodable(serde: str, reason: str, data: bytes | None = None) -> SerdeErro
         next="check that the topic was written with the same serde; to skip such records, or send them to a "
         'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)',
     )
+
+
+def undecodable_rows(serde: str, rows: Mapping[int, str]) -> UndecodableRows:
+    """``rows``: reasons, by row; at least one."""
+    like = undecodable(serde, rows[min(rows)])
+    error = UndecodableRows(like.what, code=like.code, where=like.where, next=like.next)
+    error.rows = rows
+    return error
 
 
 def unreadable_row(reason: str, store: str, **where: object) -> SerdeError:

@@ -11,8 +11,10 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
 from crossstream.serdes import refusals
@@ -238,6 +240,12 @@ def bisected(
     except SerdeError as error:
         if error.code != refusals.UNDECODABLE:
             raise
+        if isinstance(error, refusals.UndecodableRows) and error.rows:
+            wrong = np.zeros(len(data), np.bool_)
+            wrong[list(error.rows)] = True
+            others = pc.if_else(pa.array(wrong), pa.scalar(None, data.type), data)
+            known = [(first + row, reason) for row, reason in error.rows.items()]
+            return sorted(known + bisected(decode, others, first))
         if len(data) <= 1:
             return [(first, error.what)]
         middle = len(data) // 2

@@ -9,7 +9,7 @@ Numbers are big-endian, as ``TimeWindowedSerializer`` and ``SessionWindowedSeria
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.registry import read_from, written_to
 from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
 
 NO_END = (1 << 63) - 1
@@ -70,6 +71,14 @@ class WindowedSerde:
     def unfit_for_keys(self) -> str | None:
         """As `key_fault` of the inner serde."""
         return key_fault(self.inner)
+
+    def read_from(self, topic: str | None, is_key: bool) -> Serde:
+        """As `ForTopic.read_from` of the inner serde."""
+        return replace(self, inner=read_from(self.inner, topic, is_key))
+
+    def written_to(self, topic: str | None, is_key: bool) -> Serde:
+        """As `ForTopic.written_to` of the inner serde."""
+        return replace(self, inner=written_to(self.inner, topic, is_key))
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

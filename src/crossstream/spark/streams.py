@@ -26,6 +26,7 @@ from crossstream.recompute.why import Why, why
 from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
+from crossstream.spark.health import Health
 from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.spark.topics import connection_of
@@ -82,6 +83,7 @@ class SparkStreams:
         self._status: Status = "created"
         self._progress = Progress()
         self._turn = threading.Condition()
+        self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
 
@@ -150,7 +152,13 @@ class SparkStreams:
             if self._status == "stopping":
                 self._end_thread()
             self._refuse_failed()
-            engine = self._open()
+            self._health.open()
+            try:
+                self._health.begin("the start")
+                engine = self._open()
+            except BaseException:
+                self._health.close()
+                raise
             self._over = threading.Event()
             self._status = "running"
             self._thread = threading.Thread(
@@ -217,6 +225,7 @@ class SparkStreams:
             self._halt()  # also what was started while this waited
             self._end_thread()
             self._closes_itself = False
+            self._health.close()
             if self._status != "failed":
                 self._status = "stopped"
             self._raise_error()
@@ -344,11 +353,14 @@ class SparkStreams:
             engine.feed(once=False)
             while not stop.is_set():
                 if self.is_paused:
+                    self._health.rest("paused", ready=False)
                     self._resumed.wait(MOST_IDLE_SECONDS)
                     engine.note_pause()
                     continue
                 started = time.monotonic()
+                self._health.begin("a batch")
                 worked = engine.run_next()
+                self._health.rest("waiting for records" if not worked else "between two batches")
                 if engine.hurried:  # what is waited for may be gone, with its topic, without a batch
                     self._wake()
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
@@ -359,6 +371,8 @@ class SparkStreams:
             self._fail(raisable(error))
         finally:
             self._runner = None
+            if self._status != "failed":
+                self._health.rest("stopping", ready=False)
             engine.finish()
             self._set(over)
             if self._closes_itself or self._status == "failed":
@@ -404,6 +418,7 @@ class SparkStreams:
         if self._error is not error:
             self._error.__cause__ = error
         self._status = "failed"
+        self._health.fail(self._error)
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
         """The error; one without any location names the application."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
+from uuid import uuid4
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from crossstream.durations import Duration, Timestamp, to_milliseconds, to_times
 from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Source
+from crossstream.lakehouse.tables import Tables
 from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan, read_as
 from crossstream.planning.planner import plan_topology
 from crossstream.query.by_time import ByTime
@@ -27,8 +29,9 @@ from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
-from crossstream.runtime.task import RoundTask, in_turn
+from crossstream.runtime.task import RoundTask, collected, in_turn
 from crossstream.serdes import Serde
+from crossstream.serdes.registry import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version
@@ -129,6 +132,8 @@ class TopologyTestDriver:
         self._read_by: dict[str, list[str]] = {}
         self._node_rank = {name: rank for rank, name in enumerate(topology.nodes)}
         self._output = MemoryOutput(partitions, self._fed_back)
+        self._lakehouse = Tables(topology, "TopologyTestDriver")
+        self._lakehouse.begin(uuid4().hex, -1)
         for node in topology:
             if isinstance(node, Source):
                 for topic in node.topics:
@@ -183,7 +188,8 @@ class TopologyTestDriver:
 
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance")
-        return TestInputTopic(pipe, key_serde, value_serde, start, advance, self._partitions)
+        key, value = written_to(key_serde, topic, is_key=True), written_to(value_serde, topic, is_key=False)
+        return TestInputTopic(pipe, key, value, start, advance, self._partitions)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
         """A topic to read results from; it may be any topic, also an empty one.
@@ -193,7 +199,8 @@ class TopologyTestDriver:
         check_topic("create_output_topic", topic)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
         check_serdes("create_output_topic", optional=False, ways=("deserialize",), **serdes)
-        return TestOutputTopic(self._output, topic, key_serde, value_serde)
+        key, value = read_from(key_serde, topic, is_key=True), read_from(value_serde, topic, is_key=False)
+        return TestOutputTopic(self._output, topic, key, value)
 
     def commit(self) -> None:
         """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""
@@ -270,6 +277,7 @@ class TopologyTestDriver:
         """Processes the records that wait, unless a batch failed: its error was raised already."""
         if not self._failed:
             self.commit()
+        self._lakehouse.close()
 
     def _topic(self, name: str) -> MemoryTopic:
         if name not in self._topics:
@@ -375,8 +383,9 @@ class TopologyTestDriver:
             lambda number, pid, blocks: task(number, pid).run(blocks),
             lambda store, pid: (store, pid) in self._stores.versions,
         )
-        for _ in to_driver:
-            pass  # records for DataFrames, which the driver does not collect
+        _, sent = collected(to_driver)
+        for name, rows in self._lakehouse.rows(sent).items():
+            self._lakehouse.write(name, rows, batch.id)
         return report
 
     def _silence(self) -> Silence | None:

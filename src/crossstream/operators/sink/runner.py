@@ -210,7 +210,7 @@ class FrameSinkRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> None:
-        node: graph.FrameSink = self.node
+        node = self.node
         bare = replace(changes, old=None, extra={})
         for part in ("key", "value"):
             bare = self._held(node, bare, part) if bare.rows else bare
@@ -223,7 +223,7 @@ class FrameSinkRunner(Runner):
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
 
-    def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
+    def _held(self, node: graph.Node, changes: Changes, part: Literal["key", "value"]) -> Changes:
         """The records in wire form, without those whose key or value fits in no column."""
         serde = getattr(node, part)
         changes = self.writable(changes, part, serde)

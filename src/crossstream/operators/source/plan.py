@@ -29,6 +29,7 @@ from crossstream.graph.nodes import (
     ToTable,
     readings,
 )
+from crossstream.operators.debezium.plan import plan_complete_rows
 from crossstream.operators.foreign_key_join.plan import refer
 from crossstream.operators.global_join.plan import plan_global_table
 from crossstream.operators.table.plan import plan_table
@@ -44,6 +45,9 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
         return
     is_table = node.shape == "table"
     raw = inner(node.name, "records") if is_table else node.name
+    unwrap = getattr(node, "unwrap", None)
+    if unwrap is not None and unwrap.needs_rows:
+        raw = inner(node.name, "events")
     flow = builder.flow_of(node, raw, 0)
     builder.steps.append(
         ReadStep(
@@ -57,6 +61,8 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
             readers=_readers_of(builder.topology, node),
         )
     )
+    if unwrap is not None and unwrap.needs_rows:
+        flow = plan_complete_rows(builder, node, flow)
     if is_table:
         plan_table(builder, node, refer(builder, node, flow))
 

@@ -20,9 +20,12 @@ from crossstream.columns.values import Values, missing_in
 from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
+from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
 from crossstream.planning.steps import ReadStep
 from crossstream.serdes import serde as calls
-from crossstream.serdes.refusals import show
+from crossstream.serdes.debezium.changes import unwrap
+from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.refusals import OF_REGISTRY, show
 from crossstream.serdes.serde import (
     NO_READER,
     Checking,
@@ -57,7 +60,8 @@ class Reader:
         if not changes.rows:
             return None
         self.failures.report.count_in(self.step.node, changes.rows)
-        timed = self._timed(self._decoded(changes))
+        decoded = self._decoded(changes)
+        timed = self._timed(decoded) if decoded.rows else decoded
         if not timed.rows:
             return None
         major = running_maximum(timed.ts, self.newest)
@@ -87,8 +91,32 @@ class Reader:
         """Decodes keys and values. If bad records stop the batch, later rounds decode values that only they read."""
         later = self.step.later and self.failures.decoding.action == "fail"
         where = {"topic": self.span.topic, "partition": self.span.partition}
+        if (settings := getattr(self.node, "unwrap", None)) is not None:
+            return self._unwrapped(changes, settings)
         decoder = Decoder(self.node, self.step, self.failures, where)
         return decoder.decoded(changes, ("key",) if later else ("key", "value"))
+
+    def _unwrapped(self, changes: Changes, settings: Debezium) -> Changes:
+        """The rows in change events, and deletes, in the serdes of the table; without what changes no row."""
+        fields = self.step.fields if self.step.form == "series" else ()
+        found = unwrap(settings, changes.key.wire(), changes.value.wire(), fields)
+        if found.bad:
+            self.failures.undecodable(self.node, changes, found.bad, "value")
+        self.failures.report.count_dropped(self.node.name, found.passed)
+        part = found.part
+        taken = changes.take(part.records)
+        extra: dict[str, Any] = {}
+        if settings.needs_rows:
+            extra = {UNAVAILABLE: part.unavailable, POSITION: part.positions}
+        if settings.truncate == "delete":
+            marks = np.zeros(len(part.records), bool) if part.truncates is None else part.truncates
+            extra[TRUNCATE] = marks.astype(np.uint8)
+        return replace(
+            taken,
+            key=Values(self.node.key, wire=part.keys),
+            value=Values(self.node.value, wire=part.rows, fields=part.columns),
+            extra=extra,
+        )
 
     def _timed(self, changes: Changes) -> Changes:
         """Sets the timestamps that the source's extractor returns, and drops records with negative ones.
@@ -126,6 +154,8 @@ class Reader:
         """Drops null keys if the source is a table."""
         if not self.step.table:
             return changes
+        if TRUNCATE in changes.extra:
+            changes = to_all_partitions(changes, self.failures.batch.partitions, self.failures.batch.bits)
         there = ~changes.key.missing()
         self.failures.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
         return changes.where(there)
@@ -211,6 +241,8 @@ class Decoder:
             try:
                 return read(changes)
             except SerdeError as error:
+                if error.code in OF_REGISTRY:
+                    raise self._at(error) from error.__cause__
                 reasons = self._reasons(changes, part, series and part == "value")
                 if not reasons and series and part == "key":
                     reasons = self._reasons(changes, part, series)

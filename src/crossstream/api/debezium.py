@@ -1,0 +1,168 @@
+"""`debezium`: a topic of a database's change events as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import polars as pl
+
+from crossstream import serdes
+from crossstream.errors import TopologyError, caller_location
+from crossstream.serdes import Serde
+from crossstream.serdes.debezium.settings import Debezium, layout_of
+from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json_shapes import Field, NoColumn, column
+from crossstream.serdes.json_typed import TypedJson
+from crossstream.serdes.registry import RegistrySettings
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What a connector writes for a value that it did not get; ``unavailable.value.placeholder`` changes it."""
+
+_MOST = 62
+"""Fields that may be unavailable: a bit for each."""
+
+Unit = Literal["millis", "micros", "nanos"]
+
+
+def debezium(
+    row: Any,
+    key: str | Sequence[str] = "id",
+    *,
+    registry: Any = None,
+    ordered_by: str | None = None,
+    unavailable_value: str | None = UNAVAILABLE,
+    unavailable_fields: Sequence[str] | None = None,
+    units: Unit | Mapping[str, Unit] | None = None,
+    scales: Mapping[str, int] | None = None,
+    decimals: Literal["precise", "string"] = "precise",
+    truncate: Literal["refuse", "ignore", "delete"] = "refuse",
+) -> Debezium:
+    """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
+
+    ``row`` is the declared type of a row, as `serdes.json` takes it. ``key`` names its column or columns of the primary
+    key: of one column the table's key is its value, of several it is JSON with these fields. ``ordered_by`` names a
+    place in the log of the database, as ``source.lsn`` or ``source.ts_ms``: an event from before the kept one is passed
+    over. ``unavailable_fields`` may have ``unavailable_value`` instead of a value, and keep the value before: by
+    default all fields of text, bytes and lists. ``unavailable_value=None``: this connector always writes whole rows,
+    and the table needs no store for that.
+
+    Records without a schema do not say what numbers mean. ``units``: what times count, of all fields or of each.
+    ``scales``: the digits after the point of decimals in base64. ``decimals="string"``: decimals are text
+    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it,
+    "delete" deletes all rows from before it, by ``ordered_by``.
+
+    Raises `TopologyError` (CS-101) for settings that do not fit the type.
+
+    >>> from dataclasses import dataclass
+    >>> import crossstream as cs
+    >>> @dataclass
+    ... class Order:
+    ...     id: int
+    ...     customer_id: int
+    ...     note: str | None = None
+    >>> cs.StreamsBuilder().table("shop.public.orders", source=cs.debezium(Order))
+    <KTable shop.public.orders>
+    """
+    made = serdes.json(row)
+    if not isinstance(made, TypedJson | SchemaJson):
+        raise _refusal("cs.debezium needs the type of a row", "pass a dataclass, or a dict of Polars types")
+    layout = layout_of(made) if isinstance(made, SchemaJson) or made.some_columns is not None else None
+    if layout is None:
+        raise _refusal(f"{made.name} is not the type of a row", "pass a dataclass, or a dict of Polars types")
+    fields = {field.name: field for field in layout.fields}
+    for field in layout.fields:
+        if isinstance(field.shape, NoColumn):
+            raise _refusal(
+                f"field {field.name} of {made.name} is {field.shape.reason}, which no column holds",
+                "declare one of the types that docs/debezium.md lists, or leave the field out",
+            )
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    units_ = {"": units} if isinstance(units, str) else dict(units or {})
+    able = tuple(name for name, one in fields.items() if name not in keys and _can_be_large(one))
+    large = able if unavailable_fields is None else tuple(unavailable_fields)
+    _check_names(
+        made, fields, key=keys, unavailable_fields=large, scales=scales or (), units=[u for u in units_ if u]
+    )
+    _check_one_of("units", set(units_.values()), ("millis", "micros", "nanos"))
+    _check_one_of("decimals", {decimals}, ("precise", "string"))
+    _check_one_of("truncate", {truncate}, ("refuse", "ignore", "delete"))
+    if not keys:
+        raise _refusal("key names no column", 'pass key="id", or key=["order_id", "line"]')
+    if truncate == "delete" and ordered_by is None:
+        raise _refusal(
+            "truncate='delete' needs the order of events: one partition of a topic has the truncate event",
+            'set ordered_by="source.lsn"',
+        )
+    if unavailable_value is None:
+        large = ()
+    if len(large) > _MOST:
+        raise _refusal(
+            f"{len(large)} fields may be unavailable, and {_MOST} at most can be followed",
+            "name those that are large in unavailable_fields",
+        )
+    for name in set(large) - set(able):
+        raise _refusal(f"field {name} cannot be unavailable", "name fields of text, bytes or lists")
+    return Debezium(
+        row=made,
+        key=_key_serde(made, [fields[name] for name in keys]),
+        keys=keys,
+        ordered_by=ordered_by,
+        unavailable_value=unavailable_value,
+        unavailable=large,
+        units=tuple(sorted(units_.items())),
+        scales=tuple(sorted((scales or {}).items())),
+        decimals=decimals,
+        truncate=truncate,
+        registry=None if registry is None else RegistrySettings.of(registry),
+    )
+
+
+def _can_be_large(field: Field) -> bool:
+    shape = column(field)
+    if shape.dtype == pl.String:
+        return shape.wire is str or getattr(shape.wire, "__origin__", None) is str
+    return isinstance(shape.dtype, pl.Binary | pl.List)
+
+
+def _check_names(row: Serde, fields: Mapping[str, Field], **given: Any) -> None:
+    for setting, names in given.items():
+        for name in names:
+            if name.partition(".")[0] not in fields:
+                raise _refusal(
+                    f"{setting} names {name!r}, and {row.name} has the fields {', '.join(fields)}",
+                    f"name a field of {row.name}",
+                )
+
+
+def _check_one_of(setting: str, given: set[Any], known: Sequence[str]) -> None:
+    for value in given - set(known):
+        raise _refusal(f"{setting}={value!r} is not a valid setting", f"pass one of {', '.join(known)}")
+
+
+def _key_serde(row: TypedJson | SchemaJson, fields: Sequence[Field]) -> Serde:
+    if len(fields) > 1:
+        return serdes.json({field.name: column(field).dtype for field in fields})
+    field = fields[0]
+    shape = column(field)
+    if shape.dtype == pl.String:
+        return serdes.uuid() if "UUID" in str(shape.wire) else serdes.string()
+    simple = {
+        pl.Int64: serdes.int64,
+        pl.Int32: serdes.int32,
+        pl.Int16: serdes.int16,
+        pl.Binary: serdes.bytes,
+        pl.Boolean: serdes.boolean,
+    }
+    for dtype, make in simple.items():
+        if shape.dtype == dtype:
+            return make()
+    if shape.dtype.is_nested() or shape.dtype.is_float():
+        raise _refusal(
+            f"the column {field.name} of {shape.dtype} cannot be a key", "name a column of a single value"
+        )
+    return serdes.json(shape.wire)
+
+
+def _refusal(what: str, step: str) -> TopologyError:
+    return TopologyError(what, code="CS-101", where=caller_location("debezium"), next=step)

@@ -1,0 +1,359 @@
+"""How values of a writer's schema are read as those of a reader's: resolution, sizes of types, and defaults.
+
+Source: Avro 1.12, "Schema Resolution".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from crossstream.serdes.avro_objects import Column
+from crossstream.serdes.avro_read import EMPTY_ITEMS, Items, Record, Union, Wrapped, decoded
+from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
+from crossstream.serdes.avro_single import Reader, Single
+
+_PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_COMPOUND = ("record", "union", "array", "map")
+
+
+class _Resolver:
+    """Makes readers; those of types that contain themselves once."""
+
+    def __init__(self, strict: bool = False) -> None:
+        self._made: dict[tuple[int, int], Reader] = {}
+        self._strict = strict
+
+    def resolve(self, writer: Node, reader: Node | None, path: str) -> Reader:
+        """Raises ValueError where the schemas do not fit."""
+        key = (id(writer), id(reader))
+        if key in self._made:
+            return self._made[key]
+        if writer.kind == "union":
+            return self._union(key, writer, reader, path)
+        if reader is not None and reader.kind == "union":
+            return self._into_union(key, writer, reader, path)
+        if reader is not None and (reason := mismatch(writer, reader, self._strict)):
+            raise ValueError(f"{path or 'the value'} {reason}")
+        if writer.kind == "record":
+            return self._record(key, writer, reader, path)
+        if writer.kind in ("array", "map"):
+            return self._items(key, writer, reader, path)
+        return Single(writer, reader, path)
+
+    def _union(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
+        made = self._made[key] = Union(reader, path)
+        branches: list[Reader | str] = []
+        for part in writer.parts:
+            try:
+                branches.append(self._branch(part, reader, path))
+            except ValueError as error:
+                if self._strict:
+                    raise
+                branches.append(str(error))
+        if all(isinstance(one, str) for one in branches):
+            raise ValueError(str(branches[0]))
+        made.branches = branches
+        return made
+
+    def _branch(self, part: Node, reader: Node | None, path: str) -> Reader:
+        if reader is None or reader.kind != "union":
+            return self.resolve(part, reader, path)
+        return self.resolve(part, _matching(part, reader, path), path)
+
+    def _into_union(self, key: tuple[int, int], writer: Node, reader: Node, path: str) -> Reader:
+        inner = self.resolve(writer, _matching(writer, reader, path), path)
+        made = self._made[key] = Wrapped(reader, path)
+        made.inner = inner
+        return made
+
+    def _record(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
+        made = self._made[key] = Record(reader, path)
+        targets: dict[str, int] = {}
+        if reader is not None:
+            written = {one.name for one in writer.fields}
+            for at, one in enumerate(reader.fields):
+                name = next((name for name in (one.name, *one.aliases) if name in written), None)
+                if name is not None:
+                    targets[name] = at
+                elif one.default is NO_DEFAULT:
+                    raise ValueError(
+                        f"{below(path, one.name)} is not in the writer's schema, and has no default"
+                    )
+                else:
+                    made.constants = {**made.constants, at: default_column(one)}
+        steps = []
+        for one in writer.fields:
+            target = targets.get(one.name)
+            node = None if reader is None or target is None else reader.fields[target].node
+            steps.append((self.resolve(one.node, node, below(path, one.name)), target))
+        made.steps = steps
+        return made
+
+    def _items(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
+        made = self._made[key] = Items(reader, path)
+        inner = None if reader is None else reader.parts[0]
+        if writer.kind == "map":
+            made.is_map = True
+            entry = _entry(writer.parts[0])
+            made.item = self.resolve(entry, None if inner is None else _entry(inner), path)
+            self._kept = (*getattr(self, "_kept", ()), entry, made.item)  # their ids stay theirs
+        else:
+            entry = writer.parts[0]
+            made.item = self.resolve(entry, inner, f"{path}[]")
+        made.width, made.least = fixed_width(entry), least_bytes(entry)
+        if made.width == 0:
+            made.width = None
+        made.skip = skipper(entry)
+        return made
+
+
+def _entry(value: Node) -> Node:
+    return Node("record", "entry", fields=[Field("key", Node("string")), Field("value", value)])
+
+
+def below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def mismatch(writer: Node, reader: Node, strict: bool = False) -> str:
+    """Why values of the writer's type cannot be the reader's; no text: they can, as far as one sees here.
+
+    ``strict``: all of them.
+    """
+    one, other = writer.kind, reader.kind
+    if one != other:
+        if other in _PROMOTED.get(one, ()):
+            return ""
+        if one == "enum" and other == "string":
+            return ""
+        return f"is {_shown(writer)} for the writer, and {_shown(reader)} for the reader"
+    if one == "fixed" and writer.size != reader.size:
+        return f"has {writer.size} bytes for the writer, and {reader.size} for the reader"
+    if strict and (
+        one != other or writer.logical != reader.logical or not set(writer.symbols) <= set(reader.symbols)
+    ):
+        return "has values that the reader may not take"
+    return ""
+
+
+def _shown(node: Node) -> str:
+    return f"{node.kind} {node.name}" if node.name else node.kind
+
+
+def _matching(writer: Node, union: Node, path: str) -> Node:
+    """The branch of a reader's union for a type of the writer: the same type first, then one it can become."""
+    same = [part for part in union.parts if part.kind == writer.kind]
+    if writer.name:
+        last = writer.name.rpartition(".")[2]
+        named = [part for part in same if part.name == writer.name or writer.name in part.aliases]
+        named += [part for part in same if part.name.rpartition(".")[2] == last]
+        same = named or (same if len(same) == 1 else [])
+    if same:
+        return same[0]
+    for part in union.parts:
+        if not mismatch(writer, part):
+            return part
+    raise ValueError(
+        f"{path or 'the value'} is {_shown(writer)} for the writer, and no branch of the reader's union"
+    )
+
+
+# -- sizes ------------------------------------------------------------------------------------------------
+
+
+def fixed_width(node: Node) -> int | None:
+    """The bytes of every value of a type; None: they differ."""
+    if node.kind == "record":
+        widths = [] if any(one.node.kind in _COMPOUND for one in node.fields) else node.fields
+        if len(widths) < len(node.fields):
+            return None
+        found = [fixed_width(one.node) for one in node.fields]
+        return None if None in found else sum(width or 0 for width in found)
+    return {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": node.size}.get(node.kind)
+
+
+def least_bytes(node: Node, within: tuple[int, ...] = ()) -> int:
+    """The bytes that a value of the type has at least."""
+    if node.kind == "record":
+        if id(node) in within:
+            return 0
+        return sum(least_bytes(one.node, (*within, id(node))) for one in node.fields)
+    width = fixed_width(node)
+    return 1 if width is None else width
+
+
+def skipper(node: Node, known: dict[int, list[Any]] | None = None) -> Callable[[Any, int, int], int]:
+    """A function (bytes, position, end) → the position behind a value; beyond the end where there is none."""
+    known = {} if known is None else known
+    if id(node) in known:
+        box = known[id(node)]
+        return lambda data, at, end: box[0](data, at, end)
+    box = known[id(node)] = []
+    made = _skipper(node, known)
+    box.append(made)
+    return made
+
+
+def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int], int]:
+    width = fixed_width(node)
+    if width is not None:
+        return lambda data, at, end: at + width
+    if node.kind in ("bytes", "string"):
+        return _skip_sized
+    if node.kind == "record":
+        steps = [skipper(one.node, known) for one in node.fields]
+
+        def skip_record(data: Any, at: int, end: int) -> int:
+            for step in steps:
+                at = step(data, at, end)
+                if at > end:
+                    return at
+            return at
+
+        return skip_record
+    if node.kind == "union":
+        branches = [skipper(part, known) for part in node.parts]
+
+        def skip_union(data: Any, at: int, end: int) -> int:
+            branch, at = _number(data, at, end)
+            return branches[branch](data, at, end) if 0 <= branch < len(branches) and at <= end else end + 1
+
+        return skip_union
+    if node.kind in ("array", "map"):
+        entry = _entry(node.parts[0]) if node.kind == "map" else node.parts[0]
+        item, least = skipper(entry, known), least_bytes(entry)
+
+        def skip_items(data: Any, at: int, end: int) -> int:
+            while at <= end:
+                count, at = _number(data, at, end)
+                if count < 0:
+                    _, at = _number(data, at, end)
+                    count = -count
+                if count == 0 or at > end:
+                    return at
+                if count > ((end - at) // least if least else EMPTY_ITEMS):
+                    return end + 1
+                for _ in range(count):
+                    at = item(data, at, end)
+                    if at > end:
+                        return at
+            return at
+
+        return skip_items
+    return lambda data, at, end: _number(data, at, end)[1]
+
+
+def _skip_sized(data: Any, at: int, end: int) -> int:
+    size, at = _number(data, at, end)
+    return at + size if size >= 0 else end + 1
+
+
+def _number(data: Any, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return 0, end + 1
+
+
+# -- defaults ---------------------------------------------------------------------------------------------
+
+
+def default_column(field: Field) -> Column:
+    """One row with the default of a field."""
+    data = default_bytes(field.node, field.default)
+    made, faults = decoded(
+        _Resolver().resolve(field.node, field.node, field.name), pa.array([data], pa.large_binary())
+    )
+    if faults:
+        raise ValueError(f"the default of field {field.name} is not valid: {faults[0]}")
+    return made
+
+
+def varint(number: int) -> bytes:
+    value = (number << 1) ^ (number >> 63)
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*made, value))
+
+
+def default_bytes(node: Node, value: Any) -> bytes:
+    """The Avro bytes of a default, which is JSON. Raises ValueError, TypeError or KeyError if it is not of the type."""
+    kind = node.kind
+    if kind == "union":
+        for at, part in enumerate(node.parts):
+            try:
+                return varint(at) + default_bytes(part, value)
+            except (ValueError, TypeError, KeyError, OverflowError, struct.error):
+                continue
+        raise ValueError(f"the default {value!r} is of no branch of the union")
+    if kind == "record":
+        given = {one.name: one.default for one in node.fields} | (value if isinstance(value, dict) else {})
+        if not isinstance(value, dict) or any(one is NO_DEFAULT for one in given.values()):
+            raise ValueError(f"the default {value!r} is not a {node.name}")
+        return b"".join(default_bytes(one.node, given[one.name]) for one in node.fields)
+    if kind in ("array", "map"):
+        if kind == "array" and isinstance(value, list):
+            items = [default_bytes(node.parts[0], one) for one in value]
+        elif kind == "map" and isinstance(value, dict):
+            items = [_sized(key.encode()) + default_bytes(node.parts[0], one) for key, one in value.items()]
+        else:
+            raise ValueError(f"the default {value!r} is not an {kind}")
+        return (varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
+    return _default_leaf(node, value)
+
+
+def _sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def _default_leaf(node: Node, value: Any) -> bytes:
+    kind, is_bool = node.kind, isinstance(value, bool)
+    if kind == "null" and value is None:
+        return b""
+    if kind == "boolean" and is_bool:
+        return bytes([value])
+    if kind in ("int", "long") and isinstance(value, int) and not is_bool:
+        if not -(2 ** (31 if kind == "int" else 63)) <= value < 2 ** (31 if kind == "int" else 63):
+            raise ValueError(f"the default {value!r} is beyond {kind}")
+        return varint(value)
+    if kind in ("float", "double") and not is_bool and isinstance(value, int | float | str):
+        if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError(f"the default {value!r} is not a number")
+        return struct.pack("<f" if kind == "float" else "<d", float(value))
+    if kind == "string" and isinstance(value, str):
+        return _sized(value.encode())
+    if kind == "bytes" and isinstance(value, str):
+        return _sized(value.encode("latin-1"))
+    if kind == "fixed" and isinstance(value, str) and len(value) == node.size:
+        return value.encode("latin-1")
+    if kind == "enum" and value in node.symbols:
+        return varint(node.symbols.index(value))
+    raise ValueError(f"the default {value!r} is not {kind}")
+
+
+def resolved(writer: Node, reader: Node, strict: bool = False) -> Reader:
+    """How values of the writer's schema are read as the reader's. Raises ValueError where they do not fit.
+
+    ``strict``: also where only some of the values fit.
+    """
+    resolver = _Resolver(strict)
+    made = resolver.resolve(writer, reader, "")
+    made.resolver = resolver  # type: ignore[attr-defined]
+    return made

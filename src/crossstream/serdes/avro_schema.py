@@ -1,0 +1,424 @@
+"""Avro schemas as trees of nodes: read from JSON, derived from Python types, and the Polars types of their columns."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import msgspec.inspect as mi
+import polars as pl
+
+from crossstream.errors import SerdeError
+from crossstream.serdes import json_types
+from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULL_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
+
+NO_DEFAULT = object()
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """A field of a record. ``default``: JSON, or `NO_DEFAULT`."""
+
+    name: str
+    node: Node
+    default: Any = NO_DEFAULT
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A type of a schema. ``parts``: the items of an array, the values of a map, the branches of a union.
+
+    ``logical``: a logical type that is known and valid here; others are ignored, as the specification says.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    fields: list[Field] = field(default_factory=list)
+    parts: list[Node] = field(default_factory=list)
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    size: int = 0
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+
+
+def unusable(given: object, reason: str) -> SerdeError:
+    """The error of a schema, or of a type from which none can be derived."""
+    shown = given if isinstance(given, str) else repr(given)
+    shown = shown if len(shown) <= 80 else shown[:80] + "…"
+    return SerdeError(
+        f"no Avro schema: {reason}: {shown}",
+        code="CS-404",
+        where={"serde": "avro"},
+        next="pass an Avro schema, as JSON text or as a dict, or a dataclass or msgspec.Struct; docs/avro.md has the "
+        "types",
+    )
+
+
+def schema_text(schema: Any) -> str:
+    """The JSON of a schema: of text, of a dict or list, or derived from a Python type. Raises `SerdeError` (CS-404)."""
+    if isinstance(schema, str):
+        try:
+            made = json.loads(schema)
+        except ValueError:
+            made = schema  # the name of a primitive type, without quotes
+    elif isinstance(schema, dict | list):
+        made = schema
+    else:
+        made = derived(schema)
+    try:
+        return json.dumps(made, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise unusable(schema, f"it is not JSON ({error})") from error
+
+
+References = tuple[tuple[str, str], ...]
+"""Names and texts of the schemas that another one refers to, in their order."""
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str, references: References = ()) -> Node:
+    """The tree of a schema. Raises `SerdeError` (CS-404)."""
+    names: dict[str, Node] = {}
+    try:
+        for _, other in references:
+            _read(json.loads(other), "", names)
+        return _read(json.loads(text), "", names)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise unusable(text, str(error) or type(error).__name__) from error
+
+
+def fingerprint(texts: Any) -> str:
+    """Some letters that are the same for the same schema: a text, or a list of it and those that it refers to."""
+    return sha256(json.dumps(texts).encode()).hexdigest()[:8]
+
+
+def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
+    if isinstance(given, str):
+        if given in PRIMITIVES:
+            return Node(given)
+        name = given if "." in given or not space else f"{space}.{given}"
+        node = names.get(name) or names.get(given)
+        if node is None:
+            raise ValueError(f"the type {given!r} is not known")
+        return node
+    if isinstance(given, list):
+        return _read_union(given, space, names)
+    if not isinstance(given, dict) or "type" not in given:
+        raise ValueError(f"{given!r} is not a type")
+    kind = given["type"]
+    if kind in ("record", "error", "enum", "fixed"):
+        return _read_named(given, space, names)
+    if kind == "array":
+        return Node("array", parts=[_read(given["items"], space, names)])
+    if kind == "map":
+        return Node("map", parts=[_read(given["values"], space, names)])
+    if isinstance(kind, str) and kind in PRIMITIVES:
+        return _with_logical(Node(kind), given)
+    return _read(kind, space, names)
+
+
+def _read_union(given: list[Any], space: str, names: dict[str, Node]) -> Node:
+    parts = [_read(one, space, names) for one in given]
+    if any(part.kind == "union" for part in parts):
+        raise ValueError("a union directly inside a union")
+    seen = [part.name or part.kind for part in parts]
+    if not parts or len(set(seen)) < len(seen):
+        raise ValueError(f"the branches of a union are not all different: {seen}")
+    return Node("union", parts=parts)
+
+
+def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) -> Node:
+    name = given.get("name")
+    if not isinstance(name, str) or not _FULL_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a valid name")
+    if "." not in name:
+        own = given.get("namespace", space)
+        name = f"{own}.{name}" if own else name
+    if name in names:
+        raise ValueError(f"the name {name} is defined twice")
+    space = name.rpartition(".")[0]
+    kind = "record" if given["type"] == "error" else given["type"]
+    node = names[name] = Node(kind, name, aliases=tuple(given.get("aliases", ())))
+    if kind == "fixed":
+        size = given["size"]
+        if not isinstance(size, int) or size < 0:
+            raise ValueError(f"{size!r} is not a size")
+        node.size = size
+        return _with_logical(node, given)
+    if kind == "enum":
+        node.symbols, node.default = tuple(given["symbols"]), given.get("default")
+        if not node.symbols or len(set(node.symbols)) < len(node.symbols):
+            raise ValueError(f"the symbols of {name} are missing, or not all different")
+        if not all(isinstance(one, str) for one in node.symbols):
+            raise ValueError(f"the symbols of {name} are not all text")
+        if node.default is not None and node.default not in node.symbols:
+            raise ValueError(f"the default {node.default!r} of {name} is not one of its symbols")
+        return node
+    for one in given["fields"]:
+        if not isinstance(one.get("name"), str):
+            raise ValueError(f"a field of {name} without a name")
+        part = _read(one["type"], space, names)
+        default = one.get("default", NO_DEFAULT)
+        node.fields.append(Field(one["name"], part, default, tuple(one.get("aliases", ()))))
+    if len({one.name for one in node.fields}) < len(node.fields):
+        raise ValueError(f"two fields of {name} have one name")
+    return node
+
+
+_LOGICAL = {
+    "date": "int",
+    "time-millis": "int",
+    "time-micros": "long",
+    "timestamp-millis": "long",
+    "timestamp-micros": "long",
+    "local-timestamp-millis": "long",
+    "local-timestamp-micros": "long",
+}
+
+
+def _with_logical(node: Node, given: Mapping[str, Any]) -> Node:
+    logical = given.get("logicalType")
+    if logical == "decimal" and node.kind in ("bytes", "fixed"):
+        precision, scale = given.get("precision"), given.get("scale", 0)
+        if (
+            isinstance(precision, int)
+            and isinstance(scale, int)
+            and 0 <= scale <= precision
+            and precision > 0
+        ):
+            node.logical, node.precision, node.scale = "decimal", precision, scale
+    elif logical == "uuid" and (node.kind == "string" or (node.kind == "fixed" and node.size == 16)):
+        node.logical = "uuid"
+    elif logical in _LOGICAL and _LOGICAL[logical] == node.kind:
+        node.logical = logical
+    return node
+
+
+# -- columns ----------------------------------------------------------------------------------------------
+
+_DTYPES: Mapping[str, pl.DataType] = {
+    "null": pl.Null(),
+    "boolean": pl.Boolean(),
+    "int": pl.Int32(),
+    "long": pl.Int64(),
+    "float": pl.Float32(),
+    "double": pl.Float64(),
+    "bytes": pl.Binary(),
+    "fixed": pl.Binary(),
+    "string": pl.String(),
+    "enum": pl.String(),
+    "date": pl.Date(),
+    "time-millis": pl.Time(),
+    "time-micros": pl.Time(),
+    "timestamp-millis": pl.Datetime("ms", "UTC"),
+    "timestamp-micros": pl.Datetime("us", "UTC"),
+    "local-timestamp-millis": pl.Datetime("ms"),
+    "local-timestamp-micros": pl.Datetime("us"),
+    "uuid": pl.String(),
+}
+
+
+def nullable(node: Node) -> Node | None:
+    """X of a union of null and X; None for another type."""
+    if node.kind == "union" and len(node.parts) == 2:
+        others = [part for part in node.parts if part.kind != "null"]
+        return others[0] if len(others) == 1 else None
+    return None
+
+
+def column_type(node: Node, within: tuple[Node, ...] = ()) -> pl.DataType | NoColumn:
+    """The type of a column of these values."""
+    if node.kind == "record":
+        if node in within:
+            return NoColumn(f"{node.name} inside itself")
+        made: dict[str, pl.DataType] = {}
+        for one in node.fields:
+            dtype = column_type(one.node, (*within, node))
+            if isinstance(dtype, NoColumn):
+                return NoColumn(f"field {one.name} of {node.name} is {dtype.reason}")
+            made[one.name] = dtype
+        return pl.Struct(made)
+    if node.kind == "union":
+        inner = nullable(node)
+        if len(node.parts) == 1:
+            return column_type(node.parts[0], within)
+        return NoColumn("a union of several types") if inner is None else column_type(inner, within)
+    if node.kind in ("array", "map"):
+        item = column_type(node.parts[0], within)
+        if isinstance(item, NoColumn):
+            return item
+        if node.kind == "map":
+            item = pl.Struct({"key": pl.String(), "value": item})
+        return pl.List(item)
+    if node.logical == "decimal":
+        if node.precision > DECIMAL_DIGITS[0]:
+            return NoColumn(
+                f"a decimal of {node.precision} digits, and a column has up to {DECIMAL_DIGITS[0]}"
+            )
+        return pl.Decimal(node.precision, node.scale)
+    return _DTYPES[node.logical or node.kind]
+
+
+def nodes_in(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
+    """The type and those in it, each once."""
+    seen = set() if seen is None else seen
+    if id(node) not in seen:
+        seen.add(id(node))
+        yield node
+        for part in (*node.parts, *(one.node for one in node.fields)):
+            yield from nodes_in(part, seen)
+
+
+def with_fields(node: Node, names: frozenset[str]) -> Node:
+    """A record, or null and a record, with only these fields."""
+    if node.kind == "union":
+        return Node("union", parts=[with_fields(part, names) for part in node.parts])
+    if node.kind != "record":
+        return node
+    kept = [one for one in node.fields if one.name in names]
+    return Node("record", node.name, node.aliases, kept)
+
+
+def record_of(node: Node) -> Node | None:
+    """The record that a value is, if it is not null."""
+    inner = nullable(node) or node
+    return inner if inner.kind == "record" else None
+
+
+# -- derived from Python types ----------------------------------------------------------------------------
+
+
+def derived(kind: Any) -> Any:
+    """The schema of a Python type, as JSON. Raises `SerdeError` (CS-404)."""
+    try:
+        return _derive(mi.type_info(kind), set())
+    except SerdeError:
+        raise
+    except Exception as error:  # msgspec's TypeError, NameError of an annotation, ValueError of ours
+        raise unusable(kind, str(error)) from error
+
+
+_SIMPLE: Mapping[type[mi.Type], Any] = {
+    mi.BoolType: "boolean",
+    mi.IntType: "long",
+    mi.FloatType: "double",
+    mi.StrType: "string",
+    mi.BytesType: "bytes",
+    mi.DateType: {"type": "int", "logicalType": "date"},
+    mi.TimeType: {"type": "long", "logicalType": "time-micros"},
+    mi.DecimalType: {
+        "type": "bytes",
+        "logicalType": "decimal",
+        "precision": DECIMAL_DIGITS[0],
+        "scale": DECIMAL_DIGITS[1],
+    },
+    mi.UUIDType: {"type": "string", "logicalType": "uuid"},
+    mi.NoneType: "null",
+}
+_LISTS = (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType)
+_RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType, mi.NamedTupleType)
+
+
+def _derive(node: Any, known: set[str]) -> Any:
+    if type(node) in _SIMPLE:
+        return _SIMPLE[type(node)]
+    if isinstance(node, mi.DateTimeType):
+        logical = "local-timestamp-micros" if node.tz is False else "timestamp-micros"
+        return {"type": "long", "logicalType": logical}
+    if isinstance(node, mi.EnumType):
+        return _derive_values(_avro_name(node.cls), [one.value for one in node.cls], known)
+    if isinstance(node, mi.LiteralType):
+        return _derive_values("", list(node.values), known)
+    if isinstance(node, _LISTS):
+        return {"type": "array", "items": _derive(node.item_type, known)}
+    if isinstance(node, mi.DictType):
+        if not isinstance(node.key_type, mi.StrType):
+            raise ValueError("the keys of an Avro map are text: dict[str, …]")
+        return {"type": "map", "values": _derive(node.value_type, known)}
+    if isinstance(node, mi.UnionType):
+        parts = [_derive(one, known) for one in node.types]
+        return sorted(parts, key=lambda part: part != "null")
+    if isinstance(node, _RECORDS):
+        return _derive_record(node, known)
+    raise ValueError(f"{type(node).__name__.removesuffix('Type').lower()} has no Avro type")
+
+
+def _derive_values(name: str, values: Sequence[Any], known: set[str]) -> Any:
+    if None in values:
+        return ["null", _derive_values(name, [one for one in values if one is not None], known)]
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return "long"
+    if kinds != {str}:
+        raise ValueError(f"{name or 'a Literal'} of values that are neither all text nor all integers")
+    if not name or not all(map(_NAME.fullmatch, values)):
+        return "string"
+    if name in known:
+        return name
+    known.add(name)
+    return {"type": "enum", "name": name, "symbols": list(values)}
+
+
+def _avro_name(cls: Any) -> str:
+    return re.sub(r"\W", "_", json_types.type_name(cls)).strip("_")
+
+
+def _derive_record(node: Any, known: set[str]) -> Any:
+    name = _avro_name(node.cls)
+    if name in known:
+        return name
+    known.add(name)
+    fields = []
+    for one in json_types.fields_of(node):
+        if not _NAME.fullmatch(one.encode_name):
+            raise ValueError(f"{one.encode_name!r} is not a valid name of a field")
+        made = {"name": one.encode_name, "type": _derive(one.type, known)}
+        default = _default(one)
+        is_union = isinstance(made["type"], list)
+        if default is not NO_DEFAULT:
+            if is_union and default is not None:
+                made["type"] = sorted(made["type"], key=lambda part: part == "null")
+            made["default"] = default
+        fields.append(made)
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _default(one: mi.Field) -> Any:
+    """The default as JSON in a schema; `NO_DEFAULT` where it has no simple form there."""
+    if one.default is not msgspec.NODEFAULT:
+        value = one.default
+    elif one.default_factory in (list, dict, set, tuple, frozenset):
+        value = {} if one.default_factory is dict else []
+    else:
+        return NO_DEFAULT
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return round((value - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1_000_000)
+    if isinstance(value, Decimal):
+        unscaled = int(value.scaleb(DECIMAL_DIGITS[1]))
+        return unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True).decode("latin-1")
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if value in ([], (), set(), frozenset()) and not isinstance(value, str | int | float):
+        return []
+    if value is None or isinstance(value, str | bool | int | float | dict):
+        return value if value not in ({"": None},) else NO_DEFAULT
+    return NO_DEFAULT

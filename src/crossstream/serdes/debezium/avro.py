@@ -1,0 +1,251 @@
+"""Change events in Avro, behind the frame of a schema registry, which has the schema of each record.
+
+Of a record the reader makes columns of the operation, the declared fields of the rows and the place in the log; it
+passes over everything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_resolve import resolved
+from crossstream.serdes.avro_schema import Node as AvroNode
+from crossstream.serdes.avro_schema import References, parse
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
+from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
+from crossstream.serdes.debezium.places import as_numbers, flat_names
+from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.json_columns import null_series
+from crossstream.serdes.json_shapes import Field
+from crossstream.serdes.registry import RegistrySettings, check_ids, split_frames
+
+LOGICAL = {
+    "date": "io.debezium.time.Date",
+    "decimal": DECIMAL,
+    "time-millis": "io.debezium.time.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "io.debezium.time.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""What Avro's logical types mean, where Kafka Connect did not write it into the schema."""
+
+ENVELOPE = ("op", "before", "after", "source", "ts_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEvents:
+    """Events of a topic in Avro (`Format`)."""
+
+    settings: Debezium
+
+    def events(self, data: pa.LargeBinaryArray) -> Events:
+        column, meaning = self._read(data, is_key=False)
+        fields = _parts(column)
+        path = self.settings.ordered_by
+        if "op" in fields and "after" in fields:
+            places = None if path is None else _place(fields, path)
+            before, after = (
+                Columns(fields.get(name), meaning.inner.get(name, NO_SCHEMA), self.settings)
+                for name in ("before", "after")
+            )
+            return Events(
+                fields["op"].cast(pl.String).to_list(), before, after, _numbers(places, path, len(column))
+            )
+        rows = Columns(column, meaning, self.settings)
+        if not any(field.name in fields for field in self.settings.fields):
+            raise bad("the record is neither a change event nor a row: it has none of the declared fields")
+        found = [fields[name] for name in flat_names(path) if name in fields]
+        ops = _ops(fields, len(column))
+        return Events(ops, rows, rows, _numbers(found[0] if found else None, path, len(column)))
+
+    def keys(self, data: pa.LargeBinaryArray) -> Image:
+        column, meaning = self._read(data, is_key=True)
+        names = self.settings.keys
+        if not isinstance(column.dtype, pl.Struct):
+            if len(names) > 1:
+                raise bad("the key of the record is no record")
+            column, meaning = (
+                column.alias(names[0]).to_frame().to_struct(),
+                Logical(inner={names[0]: meaning}),
+            )
+        if missing := set(names) - set(column.struct.fields):
+            raise bad(f"the key of the record has no field {', '.join(sorted(missing))}")
+        return Columns(column, meaning, self.settings)
+
+    def is_other(self, data: bytes) -> bool:
+        """Heartbeats, markers of transactions and changes of schemas, by the names of their schemas."""
+        registry = _registry(self.settings)
+        frames = split_frames(pa.array([data], pa.large_binary()))
+        schemas, _ = check_ids(registry, frames.ids, "AVRO")
+        names = {parse(one.text, one.references).name.rpartition(".")[2] for one in schemas.values()}
+        return bool(names & {"Heartbeat", "TransactionMetadataValue", "SchemaChangeValue"})
+
+    def _read(self, data: pa.LargeBinaryArray, *, is_key: bool) -> tuple[pl.Series, Logical]:
+        """The columns of records that have one schema."""
+        frames = split_frames(data)
+        for row in frames.bad:
+            raise bad(frames.bad[row])
+        schemas, unknown = check_ids(_registry(self.settings), frames.ids, "AVRO")
+        if len(schemas) + len(unknown) > 1:
+            raise bad("records with several schemas")
+        for reason in unknown.values():
+            raise bad(reason)
+        schema = next(iter(schemas.values()))
+        reader, meaning = _reader(schema.text, schema.references, self.settings, is_key)
+        column, faults = decoded(reader, frames.payload)
+        for reason in faults.values():
+            raise bad(reason)
+        if not isinstance(column, pl.Series):
+            raise bad("a type that no column holds, such as a union of several types")
+        return column, meaning
+
+
+def _registry(settings: Debezium) -> RegistrySettings:
+    assert settings.registry is not None
+    return settings.registry
+
+
+@lru_cache(maxsize=256)
+def _reader(text: str, references: References, settings: Debezium, is_key: bool) -> tuple[Any, Logical]:
+    """How records of a schema are read, and what their columns mean."""
+    writer = parse(
+        _without_logical(text), tuple((name, _without_logical(other)) for name, other in references)
+    )
+    names: dict[str, Logical] = {}
+    for _, other in references:
+        _meaning(json.loads(other), "", names)
+    meaning = _meaning(json.loads(text), "", names)
+    wanted = {field.name for field in settings.fields}
+    if is_key:
+        node = _only(writer, set(settings.keys))
+    elif writer.kind == "record" and {"op", "after"} <= {one.name for one in writer.fields}:
+        node = _only(
+            writer, set(ENVELOPE), {"before": wanted, "after": wanted, "source": _in_source(settings)}
+        )
+    else:
+        node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
+    return resolved(writer, node), meaning
+
+
+def _without_logical(text: str) -> str:
+    """The schema with plain types only: what they mean is in `Logical`, as for records in JSON."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, list):
+            return [plain(one) for one in part]
+        if isinstance(part, dict):
+            return {name: plain(one) for name, one in part.items() if name != "logicalType"}
+        return part
+
+    return json.dumps(plain(json.loads(text)))
+
+
+def _in_source(settings: Debezium) -> set[str]:
+    return {(settings.ordered_by or "").rpartition(".")[2]}
+
+
+def _only(
+    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> AvroNode:
+    """The type with only these fields; ``inside``: those of its records."""
+    if node.kind == "union":
+        return replace(node, parts=[_only(part, names, inside) for part in node.parts])
+    if node.kind != "record":
+        return node
+    fields = [
+        replace(one, node=_only(one.node, inside[one.name])) if inside and one.name in inside else one
+        for one in node.fields
+        if one.name in names
+    ]
+    return replace(node, fields=fields)
+
+
+def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:
+    """What Kafka Connect wrote into a schema about the meaning of its columns."""
+    if isinstance(schema, str):
+        return names.get(
+            schema if "." in schema or not space else f"{space}.{schema}", names.get(schema, NO_SCHEMA)
+        )
+    if isinstance(schema, list):
+        found = [_meaning(part, space, names) for part in schema]
+        return next((one for one in found if one != NO_SCHEMA), NO_SCHEMA)
+    name, kind = schema.get("connect.name", LOGICAL.get(schema.get("logicalType"))), schema["type"]
+    scale = schema.get("connect.parameters", {}).get("scale", schema.get("scale"))
+    inner: dict[str, Logical] = {}
+    item = None
+    if kind in ("record", "enum", "fixed"):
+        own = schema["name"]
+        space = own.rpartition(".")[0] or schema.get("namespace", space)
+        inner.update({one["name"]: _meaning(one["type"], space, names) for one in schema.get("fields", ())})
+    elif kind == "array":
+        item = _meaning(schema["items"], space, names)
+    elif isinstance(kind, dict | list):
+        return _meaning(kind, space, names)
+    made = Logical(name, None if scale is None else int(scale), inner, item)
+    if "name" in schema:
+        own = schema["name"]
+        names[own if "." in own or not space else f"{space}.{own}"] = made
+    return made
+
+
+def _parts(column: pl.Series) -> dict[str, pl.Series]:
+    if not isinstance(column.dtype, pl.Struct):
+        raise bad("the record is no record of Avro")
+    return {part.name: part for part in column.struct.unnest().get_columns()}
+
+
+def _ops(fields: Mapping[str, pl.Series], rows: int) -> list[str]:
+    """The operations of plain rows."""
+    ops = ["u"] * rows
+    if "__op" in fields:
+        ops = [op or "u" for op in fields["__op"].cast(pl.String).to_list()]
+    if "__deleted" in fields:
+        gone = fields["__deleted"].cast(pl.String).is_in(["true"]).fill_null(False).to_list()
+        ops = [DELETE if one else op for one, op in zip(gone, ops, strict=True)]
+    return ops
+
+
+def _place(fields: Mapping[str, pl.Series], path: str) -> pl.Series | None:
+    source, _, name = path.rpartition(".")
+    if source:
+        return _parts(fields[source]).get(name) if source in fields else None
+    return fields.get(name)
+
+
+def _numbers(column: pl.Series | None, path: str | None, rows: int) -> np.ndarray | None:
+    if path is None:
+        return None
+    return as_numbers([None] * rows if column is None else column.to_list(), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows as columns (`Image`); None: there are none."""
+
+    column_: pl.Series | None
+    meaning: Logical
+    settings: Debezium
+
+    def there(self) -> np.ndarray:
+        assert self.column_ is not None
+        return self.column_.is_not_null().to_numpy()
+
+    def column(self, rows: np.ndarray, field: Field) -> Raw:
+        assert self.column_ is not None
+        if field.name not in self.column_.struct.fields:
+            return Raw(null_series(len(rows), pl.Null()), NO_SCHEMA, np.ones(len(rows), bool))
+        column = self.column_.struct.field(field.name)
+        if len(rows) < len(column):
+            column = column.gather(rows)
+        return Raw(column, self.meaning.inner.get(field.name, NO_SCHEMA))

@@ -1,0 +1,438 @@
+"""What a batch of change events does to the rows of a table: which keys get which rows, which lose theirs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from msgspec import UnsetType
+
+from crossstream.errors import SerdeError, type_and_text
+from crossstream.serdes import serde as calls
+from crossstream.serdes.debezium.avro import AvroEvents
+from crossstream.serdes.debezium.convert import bad, convert
+from crossstream.serdes.debezium.envelopes import JsonEvents, Quick
+from crossstream.serdes.debezium.events import (
+    DELETE,
+    NO_POSITION,
+    NOT_A_ROW,
+    TRUNCATE,
+    UPSERTS,
+    Events,
+    Format,
+    Image,
+    Raw,
+)
+from crossstream.serdes.debezium.settings import Debezium, default_of, filler
+from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_rows import encode_rows
+from crossstream.serdes.json_shapes import Field, column
+
+_OF_ROWS = ("CS-401", "CS-402", "CS-403")
+"""The codes of errors about single records; others are about a type, or a registry that is away."""
+
+PIECE = 8192
+"""Records that are read at once."""
+
+
+class Part(NamedTuple):
+    """Some changes. ``records``: the record of each; ``rows``: null for a delete.
+
+    ``unavailable``: a bit for each of the fields that may be unavailable. ``positions``: places in the log.
+    ``truncates``: the rows that stand for all keys, whose own key is null; None: there are none.
+    """
+
+    records: np.ndarray
+    keys: pa.LargeBinaryArray
+    rows: pa.LargeBinaryArray
+    columns: pl.Series
+    unavailable: np.ndarray
+    positions: np.ndarray
+    truncates: np.ndarray | None = None
+
+
+@dataclass(slots=True)
+class Unwrapped:
+    """The changes of a batch, in order; records that were passed over, by reason; and bad ones, with reasons."""
+
+    part: Part
+    passed: Mapping[str, int]
+    bad: Sequence[tuple[int, str]]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One batch while it is read."""
+
+    settings: Debezium
+    format: Format
+    key: pa.LargeBinaryArray
+    value: pa.LargeBinaryArray
+    needed: Collection[str]
+    parts: list[Part] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+
+
+def unwrap(
+    settings: Debezium,
+    key: pa.LargeBinaryArray,
+    value: pa.LargeBinaryArray,
+    fields: Collection[str] | None = None,
+) -> Unwrapped:
+    """Reads the records of a range. ``fields``: those that are needed as columns; None: all."""
+    needed = [one.name for one in settings.fields if fields is None or one.name in fields]
+    form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
+    reading = _Reading(settings, form, key, value, needed)
+    there = value.is_valid().to_numpy(zero_copy_only=False)
+    # A tombstone has no place in the log. The delete event before it has one.
+    tombstones = np.flatnonzero(~there & (settings.ordered_by is None))
+    for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
+        for start in range(0, len(rows), PIECE):
+            _halved(reading, rows[start : start + PIECE], read)
+    parts = reading.parts or [_no_changes(reading)]
+    whole = _together(parts)
+    return Unwrapped(whole, dict(reading.passed), sorted(reading.bad))
+
+
+Read = Callable[[_Reading, np.ndarray], tuple[Part | None, Mapping[str, int]]]
+
+
+def _halved(reading: _Reading, rows: np.ndarray, read: Read) -> None:
+    """Reads records; halves them if that fails, until bad ones stand alone."""
+    try:
+        part, passed = read(reading, rows)
+    except Exception as error:  # a record may be anything
+        if not _is_of_rows(error):
+            raise
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            _halved(reading, rows[:middle], read)
+            _halved(reading, rows[middle:], read)
+        elif _is_other(reading, int(rows[0])):
+            reading.passed["no-change-event"] += 1
+        else:
+            reason = error.what if isinstance(error, SerdeError) else type_and_text(error)
+            reading.bad.append((int(rows[0]), reason))
+        return
+    reading.passed.update(passed)
+    if part is not None:
+        reading.parts.append(part)
+
+
+def _is_of_rows(error: Exception) -> bool:
+    """Whether an error is about what is in a record."""
+    if isinstance(error, SerdeError):
+        return error.code in _OF_ROWS
+    return not isinstance(error, MemoryError)
+
+
+def _is_other(reading: _Reading, row: int) -> bool:
+    data = reading.value[row].as_py()
+    try:
+        return data is not None and reading.format.is_other(data)
+    except Exception as error:  # as above
+        if not _is_of_rows(error):
+            raise
+        return False
+
+
+def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
+    keyed = rows[reading.key.take(pa.array(rows)).is_valid().to_numpy(zero_copy_only=False)]
+    dropped = {"null-key": len(rows) - len(keyed)}
+    if not len(keyed):
+        return None, dropped
+    return _deletes(reading, keyed, _record_keys(reading, keyed), np.full(len(keyed), NO_POSITION)), dropped
+
+
+def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
+    data = reading.value if len(rows) == len(reading.value) else reading.value.take(pa.array(rows))
+    quick = reading.format.quick(data) if isinstance(reading.format, JsonEvents) else None
+    if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
+        return part, {}
+    events = reading.format.events(data)
+    ops = np.array(events.ops, dtype=object)
+    kinds = set(events.ops)
+    passed: dict[str, int] = {}
+    if NOT_A_ROW in kinds:
+        passed["no-change-event"] = int((ops == NOT_A_ROW).sum())
+    if TRUNCATE in kinds:
+        if reading.settings.truncate == "refuse":
+            raise bad(
+                "the table was truncated, and a truncate event reaches one partition of its topic, so that the rows "
+                'to delete are not known: set ordered_by="source.lsn" and truncate="delete", or truncate="ignore"'
+            )
+        if reading.settings.truncate == "ignore":
+            passed["truncate"] = int((ops == TRUNCATE).sum())
+    if unknown := kinds - {*UPSERTS, DELETE, NOT_A_ROW, TRUNCATE}:
+        raise bad(f"an event with op {sorted(unknown)[0]!r}, not one of c, r, u, d, t, m")
+    parts = []
+    put = np.flatnonzero(np.isin(ops, UPSERTS)) if kinds - set(UPSERTS) else np.arange(len(ops))
+    if len(put):
+        parts.append(_upserts(reading, rows, put, events))
+    if DELETE in kinds:
+        parts.append(_deleted(reading, rows, np.flatnonzero(ops == DELETE), events))
+    if TRUNCATE in kinds and reading.settings.truncate == "delete":
+        parts.append(_truncates(reading, rows, np.flatnonzero(ops == TRUNCATE), events))
+    if not parts:
+        return None, passed
+    return _together(parts), passed
+
+
+def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
+    """The changes of events that are plain; None if one of them is not."""
+    settings = reading.settings
+    kinds = set(quick.ops)
+    if not kinds <= {*UPSERTS, DELETE}:
+        return None
+    positions = np.full(len(rows), NO_POSITION) if quick.positions is None else quick.positions
+    put, objects = np.arange(len(rows)), quick.rows
+    parts = []
+    if DELETE in kinds:
+        gone = np.array([op == DELETE for op in quick.ops])
+        put, deleted = np.flatnonzero(~gone), np.flatnonzero(gone)
+        if reading.key.take(pa.array(rows[deleted])).null_count:
+            return None
+        keys = _record_keys(reading, rows[deleted])
+        parts.append(_deletes(reading, rows[deleted], keys, positions[deleted]))
+        objects = [objects[row] for row in put.tolist()]
+    if len(put):
+        if set(map(type, objects)) & {type(None), UnsetType}:
+            return None
+        columns = {
+            name: pl.Series(list(map(attrgetter(one.attribute), objects)), dtype=column(one).dtype)
+            for name, one in _fields(settings).items()
+            if name in reading.needed or name in settings.keys
+        }
+        shown = struct_of({name: made for name, made in columns.items() if name in reading.needed}, len(put))
+        keys = _encoded_keys(settings, columns)
+        text = encode_rows(objects, settings.row.name)
+        left_out = np.zeros(len(put), np.int64)
+        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put]))
+    return _together(parts)
+
+
+def _fields(settings: Debezium) -> Mapping[str, Field]:
+    return {one.name: one for one in settings.fields}
+
+
+def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Events) -> Part:
+    settings = reading.settings
+    if not events.after.there()[put].all():
+        raise bad(
+            "an event without the row after the change; MongoDB's connector writes it with "
+            "capture.mode=change_streams_update_full"
+        )
+    columns, unavailable = {}, np.zeros(len(put), np.int64)
+    for one in settings.fields:
+        series, left_out = _column(settings, put, events, one)
+        columns[one.name] = series
+        if left_out is not None:
+            unavailable |= left_out.astype(np.int64) << settings.unavailable.index(one.name)
+    struct = struct_of(columns, len(put))
+    return Part(
+        rows[put],
+        _encoded_keys(settings, columns),
+        calls.encode_series(settings.row, struct),
+        struct_of({name: columns[name] for name in reading.needed}, len(put)),
+        unavailable,
+        np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
+    )
+
+
+def _column(
+    settings: Debezium, put: np.ndarray, events: Events, one: Field
+) -> tuple[pl.Series, np.ndarray | None]:
+    """A column of the rows after the changes, and where it is unavailable; None: nowhere."""
+    raw = events.after.column(put, one)
+    left_out, value = None, settings.unavailable_value or ""
+    if one.name in settings.unavailable:
+        left_out = _left_out(raw.series, value)
+    if left_out is None:
+        return _checked(settings, raw, one), None
+    made = _checked(settings, raw._replace(series=_without(raw.series, left_out)), one, left_out)
+    known = events.before.there()[put] & left_out
+    if events.before is not events.after and known.any():  # with REPLICA IDENTITY FULL
+        rows = np.flatnonzero(known)
+        before = events.before.column(put[rows], one)
+        lost = _left_out(before.series, value)
+        there = (
+            ~before.series.is_null().to_numpy()
+            if lost is None
+            else ~(before.series.is_null().to_numpy() | lost)
+        )
+        if there.any():
+            own = events.before.column(put[rows[there]], one)
+            found = convert(own.series, column(one).dtype, own.logical, one.name)
+            index = np.arange(len(made))
+            index[rows[there]] = len(made) + np.arange(len(found))
+            made = pl.concat([made, found]).gather(index)
+            left_out = left_out.copy()
+            left_out[rows[there]] = False
+    return made, left_out
+
+
+def _checked(settings: Debezium, raw: Raw, one: Field, left_out: np.ndarray | None = None) -> pl.Series:
+    """The column in its type, with defaults where records lack the field. Raises CS-402 for a null that may not be."""
+    made = convert(raw.series, column(one).dtype, raw.logical, one.name)
+    if raw.missing is not None and (default := default_of(one)) is not None:
+        made = _put(made, raw.missing, default)
+    if left_out is not None:
+        made = _put(made, left_out, filler(one, 1))
+    if not one.nullable and made.null_count():
+        there = "lacks field" if raw.missing is not None and raw.missing.any() else "has null in field"
+        raise bad(f"the row {there} {one.name}, which is neither optional nor has a default")
+    return made
+
+
+def _put(series: pl.Series, where: np.ndarray, one: pl.Series) -> pl.Series:
+    """The series with another value in some rows."""
+    index = np.arange(len(series))
+    index[where] = len(series)
+    return pl.concat([series, one.cast(series.dtype) if one.dtype != series.dtype else one]).gather(index)
+
+
+def _without(series: pl.Series, rows: np.ndarray) -> pl.Series:
+    if rows.all():
+        return null_series(len(series), series.dtype)
+    return series.gather(pl.Series(pa.array(np.arange(len(series)), mask=rows), dtype=pl.Int64))
+
+
+def _left_out(series: pl.Series, value: str) -> np.ndarray | None:
+    """Where a connector left a value out; None: nowhere."""
+    if series.dtype == pl.String:
+        found = series == value
+        if not found.any():
+            found = series == base64.b64encode(value.encode()).decode()
+    elif series.dtype == pl.Binary:
+        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary))
+    elif isinstance(series.dtype, pl.List):
+        return _lists_left_out(series, value)
+    else:
+        return None
+    return found.fill_null(False).to_numpy() if found.any() else None
+
+
+def _lists_left_out(series: pl.Series, value: str) -> np.ndarray | None:
+    """Arrays of text have the text in their place, arrays of numbers its bytes, arrays of UUIDs one made of it."""
+    inner, size = series.dtype.inner, series.list.len()  # type: ignore[attr-defined]
+    if inner == pl.String:
+        digest = bytearray(
+            hashlib.md5(value.encode(), usedforsecurity=False).digest()
+        )  # Java's nameUUIDFromBytes
+        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+        marks = [value, str(uuid.UUID(bytes=bytes(digest)))]
+        found = ((size == 1) & series.list.first().is_in(marks)).fill_null(False).to_numpy()
+    elif inner.is_integer():
+        marks_ = list(value.encode())
+        found = np.zeros(len(series), bool)
+        for row in np.flatnonzero((size == len(marks_)).fill_null(False).to_numpy()).tolist():
+            found[row] = series[row].to_list() == marks_
+    else:
+        return None
+    return found if found.any() else None
+
+
+def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Events) -> Part:
+    records = rows[gone]
+    positions = np.full(len(gone), NO_POSITION) if events.positions is None else events.positions[gone]
+    keyed = reading.key.take(pa.array(records)).is_valid().to_numpy(zero_copy_only=False)
+    if keyed.all():
+        return _deletes(reading, records, _record_keys(reading, records), positions)
+    parts = []
+    if keyed.any():
+        with_key = _record_keys(reading, records[keyed])
+        parts.append(_deletes(reading, records[keyed], with_key, positions[keyed]))
+    if not events.before.there()[gone[~keyed]].all():
+        raise bad("a delete event without a key and without the row before the change")
+    keys = _keys_in(reading.settings, events.before, gone[~keyed])
+    parts.append(_deletes(reading, records[~keyed], keys, positions[~keyed]))
+    return _together(parts)
+
+
+def _truncates(reading: _Reading, rows: np.ndarray, all_: np.ndarray, events: Events) -> Part:
+    if events.positions is None or (events.positions[all_] == NO_POSITION).any():
+        raise bad(
+            f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known"
+        )
+    none = pa.nulls(len(all_), pa.large_binary())
+    part = _deletes(reading, rows[all_], none, events.positions[all_])
+    return part._replace(truncates=np.ones(len(all_), bool))
+
+
+def _record_keys(reading: _Reading, records: np.ndarray) -> pa.LargeBinaryArray:
+    data = reading.key.take(pa.array(records))
+    return _keys_in(reading.settings, reading.format.keys(data), np.arange(len(records)))
+
+
+def _keys_in(settings: Debezium, image: Image, rows: np.ndarray) -> pa.LargeBinaryArray:
+    fields = _fields(settings)
+    columns = {}
+    for name in settings.keys:
+        raw = image.column(rows, fields[name])
+        columns[name] = convert(raw.series, column(fields[name]).dtype, raw.logical, name)
+    return _encoded_keys(settings, columns)
+
+
+def _encoded_keys(settings: Debezium, columns: Mapping[str, pl.Series]) -> pa.LargeBinaryArray:
+    if len(settings.keys) == 1:
+        return calls.encode_series(settings.key, columns[settings.keys[0]])
+    parts = {name: columns[name] for name in settings.keys}
+    return calls.encode_series(settings.key, struct_of(parts, len(columns[settings.keys[0]])))
+
+
+def _deletes(
+    reading: _Reading, records: np.ndarray, keys: pa.LargeBinaryArray, positions: np.ndarray
+) -> Part:
+    count = len(records)
+    return Part(
+        records,
+        keys,
+        pa.nulls(count, pa.large_binary()),
+        null_series(count, _columns_type(reading)),
+        np.zeros(count, np.int64),
+        positions,
+    )
+
+
+def _columns_type(reading: _Reading) -> pl.DataType:
+    fields = _fields(reading.settings)
+    return pl.Struct({name: column(fields[name]).dtype for name in reading.needed})
+
+
+def _no_changes(reading: _Reading) -> Part:
+    none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
+    return Part(none, nothing, nothing, null_series(0, _columns_type(reading)), none, none)
+
+
+def _together(parts: Sequence[Part]) -> Part:
+    """The changes in the order of their records."""
+    if len(parts) == 1:
+        return parts[0]
+    records = np.concatenate([part.records for part in parts])
+    order = np.argsort(records, kind="stable")
+    keys, rows = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("keys", "rows"))
+    return Part(
+        records[order],
+        keys.take(pa.array(order)),
+        rows.take(pa.array(order)),
+        pl.concat([part.columns for part in parts]).gather(order),
+        np.concatenate([part.unavailable for part in parts])[order],
+        np.concatenate([part.positions for part in parts])[order],
+        None if all(part.truncates is None for part in parts) else _marks(parts)[order],
+    )
+
+
+def _marks(parts: Sequence[Part]) -> np.ndarray:
+    return np.concatenate(
+        [np.zeros(len(part.records), bool) if part.truncates is None else part.truncates for part in parts]
+    )

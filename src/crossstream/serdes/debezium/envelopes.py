@@ -1,0 +1,409 @@
+"""Change events in JSON: envelopes and plain rows, each with a schema around it or without one.
+
+msgspec decodes an event as one typed object, of which only the declared columns of the row are read. The first record
+of a piece shows its form; a piece whose records have several forms is halved by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
+
+from crossstream.errors import SerdeError
+from crossstream.serdes import arrays
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, instance_of
+from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
+from crossstream.serdes.debezium.places import as_numbers, flat_names
+from crossstream.serdes.debezium.raw import Boxed, raw_series
+from crossstream.serdes.debezium.settings import Debezium, layout_of
+from crossstream.serdes.json_rows import Decoder, decode_rows
+from crossstream.serdes.json_shapes import Field, NoColumn, column
+
+_NAME = "debezium"
+
+_Lenient = int | float | str | bool | Boxed | None | UnsetType
+
+
+def _wire_of(dtype: Any) -> Any:
+    """What msgspec decodes for a column: whatever a connector may write for a single value."""
+    if isinstance(dtype, pl.Struct):
+        return _struct_of([(one.name, instance_of(one.dtype)) for one in dtype.fields]) | None | UnsetType
+    if isinstance(dtype, pl.List):
+        return list[_wire_of(instance_of(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
+    if dtype == pl.String:
+        return str | Boxed | None | UnsetType
+    if isinstance(dtype, pl.Binary):
+        return str | Boxed | None | UnsetType
+    return _Lenient
+
+
+def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
+    members = [(f"f{place}", _wire_of(dtype), UNSET) for place, (_, dtype) in enumerate(fields)]
+    names = {f"f{place}": name for place, (name, _) in enumerate(fields)}
+    for attribute, kind in more.items():
+        members.append((attribute, kind[1], UNSET))
+        names[attribute] = kind[0]
+    return msgspec.defstruct("Row", members, rename=names, gc=False)
+
+
+_Position = int | str | None | UnsetType
+
+
+@dataclass(frozen=True, slots=True)
+class Decoders:
+    """The decoders of a table: of events, by (with a schema, with an envelope), and of keys and documents."""
+
+    events: Mapping[tuple[bool, bool], Decoder]
+    document: Decoder
+    keys: Mapping[bool, Decoder]
+
+
+@lru_cache(maxsize=64)
+def _decoders(settings: Debezium) -> Decoders:
+    fields = [(field.name, column(field).dtype) for field in settings.fields]
+    row = _struct_of(fields)
+    taken = {name for name, _ in fields}
+    marks: dict[str, Any] = {}
+    for attribute, name in (("deleted", "__deleted"), ("op", "__op")):
+        if name not in taken:
+            marks[attribute] = (name, str | bool | None | UnsetType)
+    members: list[Any] = [
+        ("op", str),
+        ("before", row | str | None | UnsetType, UNSET),
+        ("after", row | str | None | UnsetType, UNSET),
+    ]
+    position = settings.ordered_by
+    if position is not None:
+        own = flat_names(position)[0]
+        if own not in taken:
+            marks["position"] = (own, _Position)
+    members += _place_in_envelope(position)
+    envelope = msgspec.defstruct("Envelope", members, gc=False)
+    plain = _struct_of(fields, **marks)
+    kinds = {True: envelope, False: plain}
+    dtypes = dict(fields)
+    keys = _struct_of(_key_fields(settings, dtypes))
+    return Decoders(
+        {
+            (schema, enveloped): msgspec.json.Decoder(_around(kind) if schema else kind | None)
+            for enveloped, kind in kinds.items()
+            for schema in (True, False)
+        },
+        msgspec.json.Decoder(row),
+        {True: msgspec.json.Decoder(_around(keys)), False: msgspec.json.Decoder(keys)},
+    )
+
+
+def _place_in_envelope(path: str | None) -> list[Any]:
+    """The member of an envelope that has the place of the event."""
+    if path is None:
+        return []
+    source, _, name = path.rpartition(".")
+    if not source:
+        return [(name, _Position, UNSET)]
+    inside = msgspec.defstruct(
+        "Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False
+    )
+    return [(source, inside | None | UnsetType, UNSET)]
+
+
+def _key_fields(settings: Debezium, dtypes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The columns of the primary key; MongoDB calls its ``_id`` ``id`` in keys."""
+    return [("id" if name == "_id" else name, dtypes[name]) for name in settings.keys]
+
+
+def _around(kind: Any) -> Any:
+    return msgspec.defstruct("Wrapped", [("payload", kind | None), ("schema", msgspec.Raw, UNSET)], gc=False)
+
+
+class Quick(NamedTuple):
+    """Events whose rows are plain JSON of the declared type. ``rows``: the objects of the rows after the changes."""
+
+    ops: list[str]
+    rows: list[Any]
+    positions: np.ndarray | None
+
+
+@lru_cache(maxsize=64)
+def _quick_decoders(settings: Debezium) -> tuple[Decoder, Decoder] | None:
+    """Decoders of envelopes, alone and in a schema, whose rows need no conversion; None: some field may need one."""
+    for field in settings.fields:
+        if column(field).wire not in (str, float, bool) and not isinstance(column(field).dtype, pl.Int64):
+            return None
+    row = layout_of(settings.row).struct()
+    assert not isinstance(row, NoColumn)
+    members: list[Any] = [
+        ("op", str),
+        ("after", row.wire | None, UNSET),
+        *_place_in_envelope(settings.ordered_by),
+    ]
+    envelope = msgspec.defstruct("Envelope", members, gc=False)
+    return msgspec.json.Decoder(envelope), msgspec.json.Decoder(_around(envelope))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEvents:
+    """Events of a topic in JSON (`Format`)."""
+
+    settings: Debezium
+
+    def quick(self, data: pa.LargeBinaryArray) -> Quick | None:
+        """The events of records that all have an envelope, with plain rows of the declared type; None of others."""
+        decoders = _quick_decoders(self.settings)
+        if decoders is None or self._may_leave_out(data):
+            return None
+        try:
+            schema, enveloped = _form(data[0].as_py())
+            if not enveloped:
+                return None
+            objects = decode_rows(data, decoders[schema], _NAME)
+            if schema:
+                described = _described([one.schema for one in objects])
+                if described is not None and self._has_decimals(described):
+                    return None
+                objects = [one.payload for one in objects]
+            ops = list(map(attrgetter("op"), objects))
+            rows = list(map(attrgetter("after"), objects))
+            return Quick(ops, rows, self._positions(objects, enveloped=True))
+        except (SerdeError, AttributeError):
+            return None
+
+    def _may_leave_out(self, data: pa.LargeBinaryArray) -> bool:
+        value = self.settings.unavailable_value
+        if value is None or not self.settings.unavailable:
+            return False
+        begin, end = arrays.offsets(data)[[0, -1]]
+        return bytes(arrays.content(data)[begin:end]).find(value.encode()) >= 0
+
+    def _has_decimals(self, described: Logical) -> bool:
+        row = described.inner.get("after", NO_SCHEMA)
+        return any(row.inner.get(field.name, NO_SCHEMA).name == DECIMAL for field in self.settings.fields)
+
+    def events(self, data: pa.LargeBinaryArray) -> Events:
+        schema, enveloped = _form(data[0].as_py())
+        decoders = _decoders(self.settings)
+        objects = decode_rows(data, decoders.events[schema, enveloped], _NAME)
+        described: Logical | None = None
+        if schema:
+            described = _described([one.schema for one in objects if one is not None])
+            objects = [None if one is None else one.payload for one in objects]
+        return self._enveloped(objects, described) if enveloped else self._plain(objects, described)
+
+    def _enveloped(self, objects: list[Any], described: Logical | None) -> Events:
+        if None in objects:
+            raise bad("an event without payload among others")
+        ops = list(map(attrgetter("op"), objects))
+        inner = {} if described is None else described.inner
+        before, after = (
+            Rows(
+                self.settings,
+                self._documents(list(map(attrgetter(name), objects))),
+                _schema(inner, name, described),
+            )
+            for name in ("before", "after")
+        )
+        return Events(ops, before, after, self._positions(objects, enveloped=True))
+
+    def _documents(self, rows: list[Any]) -> list[Any]:
+        """The rows; MongoDB writes each as text."""
+        if str not in set(map(type, rows)):
+            return rows
+        texts = arrays.binary_rows([row.encode() if isinstance(row, str) else None for row in rows])
+        return decode_rows(texts, msgspec.json.Decoder(_decoders(self.settings).document.type | None), _NAME)
+
+    def _plain(self, objects: list[Any], described: Logical | None) -> Events:
+        if len(objects) == 1 and objects[0] is None:
+            nothing = Rows(self.settings, [None], described)
+            return Events([DELETE], nothing, nothing, self._positions(objects, enveloped=False))
+        if None in objects:
+            raise bad("a record without payload among others")
+        rows = Rows(self.settings, objects, described)
+        if not rows.have_fields():
+            raise bad(
+                "the record is neither a change event nor a row: it has none of the fields "
+                + ", ".join(field.name for field in self.settings.fields)
+            )
+        ops = ["u"] * len(objects)
+        kind = type(objects[0])
+        if hasattr(kind, "op"):
+            given = list(map(attrgetter("op"), objects))
+            ops = [op if isinstance(op, str) else "u" for op in given]
+        if hasattr(kind, "deleted"):
+            deleted = list(map(attrgetter("deleted"), objects))
+            ops = [DELETE if gone in ("true", True) else op for gone, op in zip(deleted, ops, strict=True)]
+        return Events(ops, rows, rows, self._positions(objects, enveloped=False))
+
+    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray | None:
+        path = self.settings.ordered_by
+        if path is None:
+            return None
+        if not enveloped:
+            places = [getattr(one, "position", None) for one in objects]
+            if objects and not hasattr(objects[0], "position"):
+                names = [field.name for field in self.settings.fields]
+                if path in names:
+                    places = list(map(attrgetter(f"f{names.index(path)}"), objects))
+        elif "." in path:
+            source = path.rpartition(".")[0]
+            places = [getattr(getattr(one, source), "position", None) for one in objects]
+        else:
+            places = list(map(attrgetter(path), objects))
+        return as_numbers(places, path)
+
+    def keys(self, data: pa.LargeBinaryArray) -> Image:
+        first = data[0].as_py()
+        decoders, single = _decoders(self.settings), len(self.settings.keys) == 1
+        if single and not first.lstrip().startswith(b"{"):  # the column itself, as ExtractField leaves it
+            return Rows(self.settings, self._bare(data), None, keys=True)
+        schema = _has_schema(_fields(first))
+        objects = decode_rows(data, decoders.keys[schema], _NAME)
+        described = None
+        if schema:
+            described = _described([one.schema for one in objects])
+            objects = [one.payload for one in objects]
+            if single and None in objects:
+                raise bad("the key of the record is null")
+        rows = Rows(self.settings, objects, described, keys=True)
+        for place, name in enumerate(self.settings.keys):
+            if UNSET in list(map(attrgetter(f"f{place}"), objects)):
+                raise bad(f"the key of the record has no field {name}")
+        return rows
+
+    def _bare(self, data: pa.LargeBinaryArray) -> list[Any]:
+        kind = _decoders(self.settings).keys[False].type
+        return [kind(value) for value in decode_rows(data, msgspec.json.Decoder(_Lenient), _NAME)]
+
+    def is_other(self, data: bytes) -> bool:
+        """Heartbeats, markers of transactions and changes of schemas."""
+        try:
+            fields = _fields(data)
+            if _has_schema(fields):
+                fields = _fields(bytes(fields["payload"]))
+        except msgspec.MsgspecError:
+            return False
+        names = set(fields)
+        if names == {"ts_ms"}:
+            return True
+        if {"status", "id"} <= names <= {"status", "id", "ts_ms", "event_count", "data_collections"}:
+            return bytes(fields["status"]) in (b'"BEGIN"', b'"END"')
+        return "source" in names and bool(names & {"ddl", "tableChanges", "historyRecord"})
+
+
+_Fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _fields(record: bytes) -> dict[str, msgspec.Raw]:
+    return _Fields.decode(record)
+
+
+def _has_schema(fields: Mapping[str, Any]) -> bool:
+    return "payload" in fields and set(fields) <= {"schema", "payload"}
+
+
+def _form(record: bytes) -> tuple[bool, bool]:
+    """Whether a record has a schema around it, and an envelope."""
+    try:
+        fields = {} if record == b"null" else _fields(record)
+        schema = _has_schema(fields)
+        if schema and bytes(fields["payload"]) != b"null":
+            fields = _fields(bytes(fields["payload"]))
+    except msgspec.MsgspecError as error:
+        raise bad(f"the record is not a JSON object ({error})") from error
+    return schema, "op" in fields and bool({"before", "after", "source"} & set(fields))
+
+
+def _described(schemas: list[Any]) -> Logical | None:
+    """What the schemas around some records say, which are to be one."""
+    texts = {b"" if one is UNSET else bytes(one) for one in schemas}
+    if len(texts) > 1:
+        raise bad("records with several schemas")
+    text = next(iter(texts), b"")
+    return None if text in (b"", b"null") else _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: bytes) -> Logical:
+    return _logical(msgspec.json.decode(text))
+
+
+def _logical(schema: Any) -> Logical:
+    """What a schema of Kafka Connect says."""
+    scale = (schema.get("parameters") or {}).get("scale")
+    items = schema.get("items")
+    return Logical(
+        schema.get("name"),
+        None if scale is None else int(scale),
+        {one["field"]: _logical(one) for one in schema.get("fields") or () if "field" in one},
+        _logical(items) if isinstance(items, dict) else None,
+    )
+
+
+def _schema(inner: Mapping[str, Logical], name: str, described: Logical | None) -> Logical | None:
+    return None if described is None else inner.get(name, NO_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as objects (`Image`). ``described``: their schema; ``keys``: they have the columns of the key only."""
+
+    settings: Debezium
+    objects: list[Any]
+    described: Logical | None
+    keys: bool = False
+
+    def there(self) -> np.ndarray:
+        if not {type(None), UnsetType} & set(map(type, self.objects)):
+            return np.ones(len(self.objects), bool)
+        return np.fromiter(
+            (one is not None and one is not UNSET for one in self.objects), bool, len(self.objects)
+        )
+
+    def have_fields(self) -> bool:
+        """Whether every row has at least one of the declared fields."""
+        waiting = self.objects
+        for place in range(len(self.settings.fields)):
+            waiting = [one for one in waiting if getattr(one, f"f{place}") is UNSET]
+            if not waiting:
+                return True
+        return False
+
+    def column(self, rows: np.ndarray, field: Field) -> Raw:
+        names = self.settings.keys if self.keys else [one.name for one in self.settings.fields]
+        objects = (
+            self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
+        )
+        values = list(map(attrgetter(f"f{list(names).index(field.name)}"), objects))
+        dtype = column(field).dtype
+        missing = None
+        if UnsetType in set(map(type, values)):
+            missing = np.fromiter((value is UNSET for value in values), bool, len(values))
+            values = [None if value is UNSET else value for value in values]
+        if self.keys and field.name == "_id":
+            values = [_mongo_key(value) for value in values]
+        series, own = raw_series(values, dtype)
+        return Raw(series, own or self._logical(field, dtype), missing)
+
+    def _logical(self, field: Field, dtype: pl.DataType) -> Logical:
+        assumed = self.settings.logical(field.name, dtype)
+        if self.described is None:
+            return assumed
+        name = "id" if self.keys and field.name == "_id" else field.name
+        found = self.described.inner.get(name, NO_SCHEMA)
+        return assumed if found.name is None and assumed.unit is not None else found
+
+
+def _mongo_key(value: Any) -> Any:
+    """The ``_id`` in the key of a record, which MongoDB's connector writes as a text in JSON."""
+    try:
+        return msgspec.json.decode(value, type=_Lenient) if isinstance(value, str) else value
+    except msgspec.MsgspecError:
+        return value

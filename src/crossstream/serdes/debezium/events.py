@@ -1,0 +1,61 @@
+"""What any format of change events gives: the operation of each event, and columns of the rows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes.debezium.convert import Logical
+from crossstream.serdes.json_shapes import Field
+
+UPSERTS = ("c", "r", "u")
+DELETE, TRUNCATE, NOT_A_ROW = "d", "t", "m"
+
+NO_POSITION = np.iinfo(np.int64).min
+"""The place of an event that has none."""
+
+
+class Raw(NamedTuple):
+    """A column as it was written. ``missing``: the rows whose record does not have the field; None: all have it."""
+
+    series: pl.Series
+    logical: Logical
+    missing: np.ndarray | None = None
+
+
+class Image(Protocol):
+    """The rows inside some events: those before the changes, or those after them."""
+
+    def there(self) -> np.ndarray:
+        """Event by event, whether it has such a row."""
+
+    def column(self, rows: np.ndarray, field: Field) -> Raw:
+        """A column of the rows of these events, all of which have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Change events of one form. ``positions``: places in the log of the database, if they are asked for."""
+
+    ops: Sequence[str]
+    before: Image
+    after: Image
+    positions: np.ndarray | None
+
+
+class Format(Protocol):
+    """How the bytes of a topic are read. Both raise `SerdeError` (CS-402) if the records are not all of one form."""
+
+    def events(self, data: pa.LargeBinaryArray) -> Events:
+        """The events of records without nulls."""
+
+    def keys(self, data: pa.LargeBinaryArray) -> Image:
+        """The keys of records, as rows that have the columns of the primary key."""
+
+    def is_other(self, data: bytes) -> bool:
+        """Whether a record that is no event is one that a connector writes beside them, as a heartbeat."""

@@ -1,0 +1,107 @@
+"""What the user says about a topic of change events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+import polars as pl
+
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, instance_of
+from crossstream.serdes.json_columns import null_series, series_of_plain
+from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, read_schema
+from crossstream.serdes.json_typed import TypedJson, reading_of
+from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.serde import Serde
+
+_UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Debezium:
+    """How change events become rows; see `crossstream.debezium`.
+
+    ``row``, ``key``: the serdes of the table; ``keys``: the columns of the primary key. ``units``, ``scales``: pairs of
+    a field and its setting; the unit of the field "" is for all fields. ``unavailable``: the fields that an event may
+    leave out, with ``unavailable_value`` in their place. ``registry``: that of Avro's schemas; None: events are JSON.
+    """
+
+    row: TypedJson | SchemaJson
+    key: Serde
+    keys: tuple[str, ...]
+    ordered_by: str | None = None
+    unavailable_value: str | None = None
+    unavailable: tuple[str, ...] = ()
+    units: tuple[tuple[str, str], ...] = ()
+    scales: tuple[tuple[str, int], ...] = ()
+    decimals: Literal["precise", "string"] = "precise"
+    truncate: Literal["refuse", "ignore", "delete"] = "refuse"
+    registry: RegistrySettings | None = None
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether an event is read together with the row as it was before."""
+        return bool(self.unavailable) or self.ordered_by is not None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return layout_of(self.row).fields
+
+    def logical(self, name: str, dtype: pl.DataType) -> Logical:
+        """What a column means where records have no schema."""
+        if isinstance(dtype, pl.List):
+            return Logical(item=self.logical(name, instance_of(dtype.inner)))
+        units: Mapping[str, str] = dict(self.units)
+        if isinstance(dtype, pl.Datetime | pl.Time | pl.Duration):
+            unit = units.get(name) or units.get("")
+            return NO_SCHEMA if unit is None else Logical(f"io.debezium.time.{_UNIT_NAMES[unit]}")
+        scale = dict(self.scales).get(name)
+        is_number = isinstance(dtype, pl.Decimal) or dtype.is_numeric()
+        if scale is not None or (is_number and self.decimals == "precise"):
+            return Logical(DECIMAL, scale)
+        if isinstance(dtype, pl.Struct):
+            inner = {
+                one.name: self.logical(f"{name}.{one.name}", instance_of(one.dtype)) for one in dtype.fields
+            }
+            return Logical(inner=inner)
+        return NO_SCHEMA
+
+
+def layout_of(row: TypedJson | SchemaJson) -> Layout:
+    """The fields of a row."""
+    if isinstance(row, SchemaJson):
+        assert isinstance(row.dtype, pl.Struct)
+        return read_schema(row.dtype)
+    layout = reading_of(row.type).layout
+    assert isinstance(layout, Layout)
+    return layout
+
+
+_FILLERS: Mapping[type, Any] = {pl.String: "", pl.Binary: b"", pl.List: []}
+
+
+def filler(field: Field, rows: int) -> pl.Series:
+    """What stands in a field whose value is not known: null, or of a field without null, something empty."""
+    dtype = column(field).dtype
+    empty = None if field.nullable else next((v for k, v in _FILLERS.items() if isinstance(dtype, k)), None)
+    if empty is None:
+        return null_series(rows, dtype)
+    return pl.Series([empty], dtype=dtype).new_from_index(0, rows)
+
+
+def default_of(field: Field) -> pl.Series | None:
+    """The value of a field that a record lacks, as a column of one row; None: there is none."""
+    return _default(field) if field.default is not None else None
+
+
+@lru_cache(maxsize=512)
+def _default(field: Field) -> pl.Series:
+    given = field.default
+    made = given.default_factory() if given.default is msgspec.NODEFAULT else given.default
+    plain = msgspec.to_builtins(made, builtin_types=KEPT)
+    shape = column(field)
+    return null_series(1, shape.dtype) if plain is None else series_of_plain([plain], shape)
