@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,36 @@ def test_a_view_over_global_tables(tmp_path: Path) -> None:
     found = world.why("found", "p1")
     assert (found.value, found.exact) == ([5, "Bell"], True)
     assert {one.topic for one in found.records} == {"products", "merchants", "events"}
+
+
+@dataclass
+class Customer:
+    id: int
+    name: str
+
+
+def test_change_events_of_a_database(tmp_path: Path) -> None:
+    builder = cs.StreamsBuilder()
+    source = cs.debezium(Customer)
+    builder.table("customers", source=source, materialized=cs.Materialized(store="customers"))
+    world = World(tmp_path, builder.build(), topic_partitions=1)
+    names = ["Ada", "Bob", "Ada Lovelace"]
+    rows = [{"id": 1 + number % 2, "name": name} for number, name in enumerate(names)]
+    world.process(
+        [
+            (
+                "customers",
+                f'{{"id": {row["id"]}}}',
+                {"op": "c", "before": None, "after": row, "source": {"lsn": 1}},
+                1,
+            )
+            for row in rows
+        ]
+    )
+    found = world.why("customers", 1)
+    assert (found.value, found.exact) == (Customer(1, "Ada Lovelace"), True)
+    assert [record.offset for record in found.records] == [2]
+    assert "Ada Lovelace" in str(found.records[0])
 
 
 def test_what_is_refused(world: World) -> None:

@@ -419,7 +419,7 @@ def _why(commands: Commands) -> None:
         usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
         runs="recompute:why",
     )
-    parser.add_argument("words", metavar="app.py STATE_DIR STORE KEY", nargs="+")
+    parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="default: %(default)s, a tree"
     )

@@ -84,7 +84,7 @@ def shadow(arguments: Namespace) -> int:
 
 def why(arguments: Namespace) -> int:
     """Shows what made a row; 1 if there is no such row."""
-    words = arguments.words
+    words = arguments.named
     if len(words) not in (3, 4):
         raise wrong_usage(
             f"why takes a state folder, a store and a key, not {' '.join(words)!r}",

@@ -64,7 +64,9 @@ class Tracer:
         node = self.topology[name]
         match node:
             case graph.Source():
-                wanted = Wanted(every=True) if keys is None else Wanted(keys=set(keys))
+                # A change event may have its row's key in another form, or empty the table.
+                is_known = keys is not None and node.unwrap is None
+                wanted = Wanted(keys=set(keys or ())) if is_known else Wanted(every=True)
                 self.wanted.setdefault(name, Wanted()).add(wanted)
             case graph.Process() | graph.TransformBatches() | graph.FrameSource():
                 if name not in self.stopped:
@@ -154,7 +156,7 @@ class Tracer:
 
     def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
-        if all(isinstance(one, _ROW_WISE) for one in above):
+        if all(isinstance(one, _ROW_WISE) and getattr(one, "unwrap", None) is None for one in above):
             self._by_place(node, above, keys, serde)
             return
         (parent,) = node.parents

@@ -268,6 +268,8 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} needs rows of other keys"
         if depends_on_time(node):
             return f"{place} depends on stream time, which records of all keys move"
+        if isinstance(node, Source) and node.unwrap is not None:
+            return f"{place} reads change events, some of which are of all keys"
         if isinstance(node, Source) and (node.key is None or is_varied(node.key)):
             return f"the keys of {place} may be written in several ways"
     return None

@@ -243,13 +243,14 @@ class _Search:
                 column[int(pool.row[one])].as_py() for column in pool.parts[pool.part[one]].columns
             )
             source, batch = self.plan.topology[node], int(pool.batch[one])
+            is_event = getattr(source, "unwrap", None) is not None
             record = InputRecord(
                 topic,
                 partition,
                 offset,
                 timestamp,
-                _object(source.key, key),
-                _object(source.value, value),
+                key if is_event else _object(source.key, key),
+                value if is_event else _object(source.value, value),
                 None if batch == OLDER else batch,
             )
             found.append((node, record))
@@ -490,8 +491,10 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
+        if isinstance(value, bytes):
+            return value.decode()
         return msgspec.json.encode(value, enc_hook=_plain).decode()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # also bytes that are no text
         return repr(value)
 
 
