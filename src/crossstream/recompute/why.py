@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The reason of a row. ``value``: of the row as it is in the state after ``batch``; None: it has no such row.
+    """The reason of a row. ``value``: of the row in the state after ``batch``; None: it has no such row.
 
     ``records``: those that made it, in the order in which they arrived; ``step``: the same as a tree. ``ended``: of a
     missing row, where it ended. ``exact``: the records alone make the row, and it changes if one is left out.
