@@ -37,6 +37,16 @@ def not_negative(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ArgumentTypeError(f"{text!r} is not a share from above 0% to 100%")
+    return found
+
+
 def some(text: str) -> str:
     if not text:
         raise ArgumentTypeError("the text is empty")
@@ -186,6 +196,9 @@ def make_parser() -> ArgumentParser:
         _plan,
         _topics,
         _query,
+        _why,
+        _verify,
+        _shadow,
         _state,
         _ui,
         _types,
@@ -415,6 +428,92 @@ def _query(commands: Commands) -> None:
         ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
         ("--as-of-time", "T", str, time),
     )
+
+
+def _why(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "why",
+        "show which input records made a row, or where a missing row ended",
+        "Shows the input records that made a row of a result, step by step; for a row that is missing, the step where "
+        "it ended. The functions of the application are needed, so name its file first; without it, the command "
+        "shows what the row was after each retained batch.",
+        usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
+        runs="recompute:why",
+    )
+    parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="default: %(default)s, a tree"
+    )
+    start = "of a store of windows or sessions: the one that begins then (ms); default: all of the key"
+    add_options(
+        parser,
+        ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
+        ("--start", "MS", not_negative, start),
+    )
+    _add_inputs(parser)
+
+
+def _verify(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "verify",
+        "compute the results again from the topics, and compare; exit code 1 if rows differ",
+        "Computes the stores of an application again, from the topics up to the committed offsets, in one batch. "
+        "Shows the rows of the state that differ. Exit code 1 if there are any.",
+        runs="recompute:verify",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    add_options(
+        parser,
+        ("--sample", "PERCENT", share, "compare the rows of so many keys only, such as 1%%"),
+        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _shadow(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "shadow",
+        "compare what an application writes with the topic of another one; exit code 1 if rows differ",
+        "Computes what an application gives from all records that its topics hold, and compares that with the output "
+        "topic of another application with the same inputs. It starts nothing, and writes nothing.",
+        runs="recompute:shadow",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--against", metavar="TOPIC", required=True, help="the other application's topic")
+    add_options(
+        parser,
+        (
+            "--topic",
+            "TOPIC",
+            some,
+            "this application's topic; default: the one of the same name, or the only one",
+        ),
+        (
+            "--as",
+            "table|stream",
+            None,
+            "compare the last record of each key, or all; default: what the topic is",
+        ),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _add_differences(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--max", type=positive, default=10, metavar="N", help="show N rows (default: %(default)s)"
+    )
+    add_format(parser, "table", "json")
+
+
+def _add_inputs(parser: ArgumentParser) -> None:
+    add_options(parser.add_mutually_exclusive_group(), *TOPICS)
+    add_kafka(parser)
 
 
 def _state(commands: Commands) -> None:

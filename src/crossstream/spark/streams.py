@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -22,11 +22,14 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
+from crossstream.recompute.why import Why, why
+from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
 from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
+from crossstream.spark.topics import connection_of
 from crossstream.spark.window import Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
@@ -241,6 +244,17 @@ class SparkStreams:
         is_store = any(store.public == name for store in self.plan.stores.values())
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
+
+    def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
+        """The input records that made a row of a queryable store, step by step; where a missing row has ended.
+
+        ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all its windows. ``as_of``: the
+        row after this batch, which must be retained. It reads the topics and runs the records of this key alone, in
+        this process; the application may run or not. Raises `StateError`: CS-710 if there is no such store, CS-713
+        without state; and what reading topics raises. Examples: docs/why.md.
+        """
+        connection = connection_of(self._settled)
+        return why(self._state, self.plan, connection, store, key, settings_of(self.config), as_of=as_of)
 
     # -- inside ----------------------------------------------------------------------------------------
 
