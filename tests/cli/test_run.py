@@ -331,6 +331,7 @@ class StandIn:
 
     running = None
     spark_ui_address = "http://h:4040"
+    ui_address = None
     progress = SimpleNamespace(batch=-1, state_rows={})
     plan = SimpleNamespace(stores={})
 

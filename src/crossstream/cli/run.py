@@ -44,7 +44,11 @@ def main(arguments: Namespace) -> int:
     """
     if arguments.restarts and not is_supervised():
         return supervise(arguments.words, arguments.restarts)
-    loaded = load(arguments.file)
+    return run_loaded(load(arguments.file), arguments)[0]
+
+
+def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]:
+    """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
@@ -64,8 +68,8 @@ def main(arguments: Namespace) -> int:
             if arguments.debug or not is_temporary(error):
                 raise
             show_error(error)
-            return TEMPORARY
-    return 0
+            return TEMPORARY, app
+    return 0, app
 
 
 def _check_folders(config: StreamsConfig) -> None:
@@ -159,7 +163,7 @@ def _title(config: StreamsConfig, app: SparkStreams) -> str:
     parts = [f"topics: {topics}", f"state: {state if state.is_remote else shortest(state.here)}"]
     if application is not None:
         parts.append(f"partitions: {application.partitions}")
-    addresses = {"page": getattr(app, "ui_address", None), "Spark": app.spark_ui_address}
+    addresses = {"page": app.ui_address, "Spark": app.spark_ui_address}
     pages = [f"{name}: {address}" for name, address in addresses.items() if address]
     return "\n".join([config.application_id, ", ".join(parts), *([", ".join(pages)] if pages else [])])
 

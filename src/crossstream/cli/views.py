@@ -12,15 +12,16 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossstream.cli.console import is_terminal, make_console, middle, say
-from crossstream.cli.query import to_json
 from crossstream.errors import CrossStreamError
+from crossstream.query.text import to_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from crossstream.metrics.observation import Running
     from crossstream.spark import SparkStreams
-    from crossstream.spark.progress import Progress, Running
+    from crossstream.spark.progress import Progress
 
 WINDOW_SECONDS = 10.0
 """Rows per second are an average over this time."""

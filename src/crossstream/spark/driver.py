@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSink
 from crossstream.lakehouse.tables import Tables
+from crossstream.metrics.observation import Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
@@ -28,7 +29,7 @@ from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
-from crossstream.spark.progress import Account, Progress, Running
+from crossstream.spark.progress import Account, Progress
 from crossstream.spark.topics import Inputs, Publishing, connection_of, mark_topic, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog, Vacuum
@@ -105,6 +106,7 @@ class Engine:
         self.hurried = 0
         self.running: Running | None = None
         self._delivering = 0.0
+        self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
         self._account = Account.of(topology)
 
     def open(self, session: Callable[[], SparkSession]) -> None:
@@ -203,6 +205,7 @@ class Engine:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
         self._until = ends
+        self.ends = (time.monotonic(), ends)
         try:
             self.feed(once=True)
             while self._repeat is not None or self.sources.next_ranges(ends, None):
@@ -223,12 +226,23 @@ class Engine:
                 return False  # a batch of rows, meanwhile: `check` raises it
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
+            self.ends = (time.monotonic(), ends)
             if not self.resumed.is_set():
                 return False  # a pause takes no record that was written after it
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
             return self._run(ends)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its state is open, and its topics are found."""
+        return self._rounds is not None
+
+    @property
+    def held(self) -> dict[str, tuple[int, int]]:
+        """(rows, bytes) that the state holds, by ``store/partition``."""
+        return dict(self._account.state)
 
     def note_pause(self) -> None:
         """Takes the time until now for a pause: it was no silence of the sources."""

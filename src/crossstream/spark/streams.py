@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -19,16 +19,21 @@ from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.errors import ConfigError, CrossStreamError, caller_location
+from crossstream.metrics.observation import Running
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
+from crossstream.recompute.why import Why, why
+from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
 from crossstream.spark.notebook import html_of, show_live
-from crossstream.spark.progress import Progress, Running, call_listener, check_listener
+from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
+from crossstream.spark.topics import connection_of
+from crossstream.spark.window import Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
 
@@ -87,6 +92,8 @@ class SparkStreams:
         self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
+        self._window = Window(topology, self.plan, self._settled, self._state, self._live)
+        self._failure: str | None = None
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -140,6 +147,11 @@ class SparkStreams:
         """The address of Spark's own pages, where its session has them; None before the start and after the end."""
         session = None if self._engine is None else getattr(self._engine, "spark", None)
         return None if session is None else getattr(session.sparkContext, "uiWebUrl", None)
+
+    @property
+    def ui_address(self) -> str | None:
+        """The address of the page, with its token if it needs one; None without ``ui_port`` or before the start."""
+        return self._window.ui_address
 
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
@@ -242,6 +254,7 @@ class SparkStreams:
             self._health.close()
             if self._status != "failed":
                 self._note_stopped()
+            self._window.close()
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
@@ -249,6 +262,17 @@ class SparkStreams:
         is_store = any(store.public == name for store in self.plan.stores.values())
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
+
+    def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
+        """The input records that made a row of a queryable store, step by step; where a missing row has ended.
+
+        ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all its windows. ``as_of``: the
+        row after this batch, which must be retained. It reads the topics and runs the records of this key alone, in
+        this process; the application may run or not. Raises `StateError`: CS-710 if there is no such store, CS-713
+        without state; and what reading topics raises. Examples: docs/why.md.
+        """
+        connection = connection_of(self._settled)
+        return why(self._state, self.plan, connection, store, key, settings_of(self.config), as_of=as_of)
 
     def _repr_html_(self) -> str:
         """In a notebook: the status, the last batch, the one that runs, and the stores."""
@@ -266,6 +290,7 @@ class SparkStreams:
                 self._engine = self._opened()
             except BaseException as error:
                 self._session.release()
+                self._window.close()
                 if isinstance(error, CrossStreamError):
                     self._placed(error)
                 raise
@@ -275,7 +300,9 @@ class SparkStreams:
         engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
         engine.resumed = self._resumed
         try:
+            self._window.open(engine)
             engine.open(self._session.open)
+            self._window.note_open()
         except BaseException:
             engine.close()
             raise
@@ -347,6 +374,10 @@ class SparkStreams:
             self._refuse_paused()
             raise self._stopped_early()
 
+    def _live(self) -> tuple[Engine | None, str, str | None]:
+        """What is watched: the engine, the status, what it failed with."""
+        return self._engine, self.status, self._failure
+
     def _set(self, event: threading.Event) -> None:
         """Sets an event, and wakes the threads that wait in `process_available`."""
         event.set()
@@ -393,6 +424,7 @@ class SparkStreams:
 
     def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
+        self._window.add(progress)
         self._wake()
         for listener in self._listeners:
             call_listener(listener, progress)
@@ -428,6 +460,7 @@ class SparkStreams:
         self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
+        self._failure = str(self._error)
         self._status = "failed"
         self._health.fail(self._error)
         logger.error("%s: failed: %s", self.config.application_id, self._error)
@@ -464,6 +497,7 @@ class SparkStreams:
                 self._fail(error)
         if self._status != "failed":
             self._note_stopped()
+            self._window.close()
 
     def _note_stopped(self) -> None:
         if self._status in ("running", "stopping"):
