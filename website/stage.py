@@ -48,7 +48,7 @@ REFERENCE = {
         "What a processor of your own gets, and the stores it may use.",
     ),
     "Serdes": (
-        "serdes debezium LeftOrRight",
+        "serdes debezium LeftOrRight prefixed",
         "From the bytes of keys and values to Python objects, and back.",
     ),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
@@ -87,6 +87,8 @@ def check_reference() -> None:
 def stage() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "website" / "assets", PAGES / "assets", ignore=shutil.ignore_patterns("README.md"))
+    for folder in ("images", "monitoring"):
+        shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
     pages = {f"docs/{path.relative_to(ROOT / 'docs').as_posix()}" for path in (ROOT / "docs").rglob("*.md")}
     for path in sorted(pages | linked(pages)):
         write(site_uri(path), adapted(path))

@@ -12,6 +12,8 @@ from crossstream.errors import ConfigError
 
 SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
 """Serdes that can be named on the command line: those that need no type or schema."""
+UI_PORT = 8642
+"""The port of the page, where none is given."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
 
@@ -198,6 +200,7 @@ def make_parser() -> ArgumentParser:
         _verify,
         _shadow,
         _state,
+        _ui,
         _types,
         _broker,
         _doctor,
@@ -239,6 +242,13 @@ def _demo(commands: Commands) -> None:
         "--kafka",
         action="store_true",
         help="use topics on a Kafka broker instead of files; starts one and stops it if none runs",
+    )
+    parser.add_argument(
+        "--postgres",
+        dest="command",
+        action="store_const",
+        const="crossstream.cli.demo_postgres:main",
+        help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
     )
     parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
@@ -284,7 +294,7 @@ def _run(commands: Commands) -> None:
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
         ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
-        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds", or milliseconds'),
+        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds"'),
         ("--max-records-per-batch", "N", positive, "the largest batch; default: all waiting records"),
         ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
         (
@@ -306,6 +316,18 @@ def _run(commands: Commands) -> None:
             "a batch that takes longer counts as stuck; default: 10 minutes",
         ),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
+        ("--metrics-port", "PORT", port, "serve numbers for Prometheus at this port"),
+        ("--metrics-host", "ADDRESS", some, "where that listens; default: 0.0.0.0, every address"),
+        ("--ui-host", "ADDRESS", some, "where the page listens; default: 127.0.0.1, this machine only"),
+    )
+    settings.add_argument(
+        "--ui",
+        dest="ui_port",
+        nargs="?",
+        type=port,
+        const=UI_PORT,
+        metavar="PORT",
+        help="serve a page that shows the running application (default port: %(const)s)",
     )
     settings.add_argument(
         "--durable", action=BooleanOptionalAction, help="commits survive a crash of the machine; default: yes"
@@ -539,6 +561,22 @@ def _state(commands: Commands) -> None:
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
+
+
+def _ui(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "ui",
+        "show an application in the browser, while it runs elsewhere or after",
+        "Serves a page that shows the application of a state folder, until Ctrl-C. It only reads. It shows more of an "
+        "application that runs with --ui itself: lag, phases, dropped records and the drawing are not in its state.",
+    )
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    parser.add_argument("--port", type=port, default=UI_PORT, metavar="PORT", help="default: %(default)s")
+    help = (
+        "where it listens; any other than the default needs a token, which is printed (default: %(default)s)"
+    )
+    parser.add_argument("--host", type=some, default="127.0.0.1", metavar="ADDRESS", help=help)
 
 
 def _types(commands: Commands) -> None:
