@@ -137,10 +137,6 @@ class Page:
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}/" + ("" if self.token is None else f"?token={self.token}")
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Returns when it has been closed, or after some time."""
-        self._thread.join(seconds)
-
     def close(self) -> None:
         """Stops serving; connections that are open end."""
         self._closing.set()
