@@ -124,6 +124,11 @@ class StreamsConfig:
     ``health_port``              the port that answers ``/health`` and ``/ready`` from `start` to `stop`; None: none
     ``health_host``              the address it listens on; default: this machine only
     ``health_patience``          duration after which a batch that does not end counts as stuck
+    ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
+    ``metrics_host``             the address that it listens on; by default every one of the machine
+    ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
+    ``ui_host``                  the address that it listens on; by default only this machine. Others need the token
+                                 in the address that is logged at the start
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -157,6 +162,10 @@ class StreamsConfig:
     health_port: int | None = None
     health_host: str = "127.0.0.1"
     health_patience: Duration = "10 minutes"
+    metrics_port: int | None = None
+    metrics_host: str = "0.0.0.0"
+    ui_port: int | None = None
+    ui_host: str = "127.0.0.1"
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -263,14 +272,18 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
-        port: Any = self.health_port
-        if port is not None and (
-            isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16
-        ):
-            raise _out_of_range("health_port", port, "a port, or 0 for any that is free")
-        host: Any = self.health_host
-        if not isinstance(host, str) or not host:
-            raise _out_of_range("health_host", host, "the address of an interface, such as 0.0.0.0")
+        ports = {name: getattr(self, name) for name in ("health_port", "metrics_port", "ui_port")}
+        for name, port in ports.items():
+            if port is not None and (isinstance(port, bool) or not isinstance(port, int) or port >> 16):
+                raise _out_of_range(name, port, "a port: 1 to 65535, or 0 for any that is free")
+        given = [port for port in ports.values() if port]
+        if len(set(given)) < len(given):
+            named = " and ".join(name for name, port in ports.items() if given.count(port or 0) > 1)
+            raise _refusal(f"{named} are the same port", "give each a port of its own")
+        for name in ("health_host", "metrics_host", "ui_host"):
+            host: Any = getattr(self, name)
+            if not isinstance(host, str) or not host:
+                raise _out_of_range(name, host, "the address of an interface, such as 0.0.0.0")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 

@@ -31,11 +31,11 @@ from crossstream.cli.console import (
     show_error,
 )
 from crossstream.cli.loading import Loaded, load
-from crossstream.cli.query import to_json
 from crossstream.cli.restarts import TEMPORARY, is_orphaned, is_supervised, supervise
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
+from crossstream.query.text import to_json
 from crossstream.spark import SparkStreams
 from crossstream.spark.errors import is_temporary
 from crossstream.spark.topics import connection_of
@@ -101,7 +101,7 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
             with output.inherited():
                 app.start()
             interrupts.install()
-            view.started(_title(config))
+            view.started(_title(config, app.ui_address))
             _wait(app, interrupts.asked, once=once)
         except KeyboardInterrupt:
             pass  # SparkContext had its own handler of the signal
@@ -136,15 +136,15 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
         raise failures[0]
 
 
-def _title(config: StreamsConfig) -> str:
-    """The application, and on a second line its topics and its state."""
+def _title(config: StreamsConfig, page: str | None = None) -> str:
+    """The application, on a second line its topics and its state, and then the address of its page."""
     state = root_of(config.state_path)
     application = BatchLog(state).application()
     topics = config.servers or (shortest(config.topics_path) if config.topics_path else "DataFrames")
     parts = [f"topics: {topics}", f"state: {state if state.is_remote else shortest(state.here)}"]
     if application is not None:
         parts.append(f"partitions: {application.partitions}")
-    return f"{config.application_id}\n{', '.join(parts)}"
+    return f"{config.application_id}\n{', '.join(parts)}" + (f"\npage: {page}" if page else "")
 
 
 ON_ERROR = ("deserialization_errors", "processing_errors")

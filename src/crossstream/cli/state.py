@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.query import headline, state_root, to_json
+from crossstream.cli.query import headline, state_root
 from crossstream.config import StreamsConfig, check_most_partitions
 from crossstream.errors import StateError
 from crossstream.query.files import FolderState, application_of, inspect_state
+from crossstream.query.text import to_json
 from crossstream.query.verification import Problem, Verified, verify_state
 from crossstream.runtime.rescaling import rescale as cut_state
 from crossstream.storage.commit_log import BatchLog

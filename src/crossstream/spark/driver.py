@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.lakehouse.tables import Tables
+from crossstream.metrics.observation import Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
@@ -100,6 +101,8 @@ class Engine:
         self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
+        self.running: Running | None = None
+        self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
         self._account = Account.of(topology)
 
     def open(self, session: Callable[[], SparkSession]) -> None:
@@ -189,6 +192,7 @@ class Engine:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
         self._until = ends
+        self.ends = (time.monotonic(), ends)
         try:
             self.feed(once=True)
             while self._repeat is not None or self.sources.next_ranges(ends, None):
@@ -209,12 +213,23 @@ class Engine:
                 return False  # a batch of rows, meanwhile: `check` raises it
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
+            self.ends = (time.monotonic(), ends)
             if not self.resumed.is_set():
                 return False  # a pause takes no record that was written after it
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
             return self._run(ends)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its state is open, and its topics are found."""
+        return self._rounds is not None
+
+    @property
+    def held(self) -> dict[str, tuple[int, int]]:
+        """(rows, bytes) that the state holds, by ``store/partition``."""
+        return dict(self._account.state)
 
     def note_pause(self) -> None:
         """Takes the time until now for a pause: it was no silence of the sources."""
@@ -259,7 +274,7 @@ class Engine:
             self._has_failed = True
             raise
         finally:
-            self._runner = outer
+            self._runner, self.running = outer, None
 
     def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
@@ -273,6 +288,8 @@ class Engine:
         else:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
+        records = sum(span.end - span.start for span in entry.ranges)
+        self.running = Running(entry.id, time.time() - planned + started, records)
         try:
             report, sent = self._on_spark(entry, frame)
         except Exception as error:
