@@ -242,7 +242,7 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
     return Part(
         rows[put],
         _encoded_keys(settings, columns),
-        calls.encode_series(settings.row, struct),
+        calls.encode_series(settings.stored, struct),
         struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
         np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
