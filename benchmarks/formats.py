@@ -33,6 +33,7 @@ PAIRS = (
     ("crossstream-debezium", "crossstream-avro"),
 )
 """Sides that are compared, a round at a time."""
+MEASURES = ("seconds", "core-seconds of the side", "core-seconds with the broker")
 
 
 class FormatBench(Bench):
@@ -42,7 +43,7 @@ class FormatBench(Bench):
         super().__init__(sizes, port, rounds, sides)
         self.registry = servers.start_registry(self.info, free_port())
         self.format = "json"
-        self.taken: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+        self.taken: dict[str, list[tuple[float, ...]]] = {side: [] for side in sides}
 
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics = Topics.of(prefix)
@@ -120,13 +121,13 @@ class FormatBench(Bench):
             cores = (took["side_cpu"] + took["broker_cpu"]) * million
             self.note("core-seconds per million left updates", side, cores)
             if not self._for_nothing:
-                self.taken[side].append((took["seconds"], cores))
+                self.taken[side].append((took["seconds"], took["side_cpu"], cores))
 
     def compare(self) -> None:
-        """How many times as fast a side is as another, by the clock and by core-seconds: the median of the rounds."""
+        """How many times as fast a side is as another, and with how little of a processor: the median of the rounds."""
         for side, other in PAIRS:
             pairs = list(zip(self.taken.get(side, ()), self.taken.get(other, ()), strict=False))
-            for at, measure in enumerate(("seconds", "core-seconds")):
+            for at, measure in enumerate(MEASURES):
                 if times := [theirs[at] / ours[at] for ours, theirs in pairs]:
                     low, high = min(times), max(times)
                     self.note(

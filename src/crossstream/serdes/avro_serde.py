@@ -47,6 +47,7 @@ from crossstream.serdes.registry import (
     Strategy,
     check_ids,
     latest,
+    only_id,
     put_frames,
     register,
     split_frames,
@@ -547,7 +548,7 @@ class ConfluentAvro(_AvroValues):
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         own = self._own_text()
-        one = _only_id(data)
+        one = only_id(data)
         ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
         schemas, unknown = check_ids(self.registry, ids, "AVRO")
         groups: list[Group] = []
@@ -571,14 +572,3 @@ class ConfluentAvro(_AvroValues):
             else:
                 groups.append((rows, payload.take(pa.array(rows)), reader, 0))
         return groups, faults
-
-
-def _only_id(data: pa.LargeBinaryArray) -> int | None:
-    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
-    positions = arrays.offsets(data)
-    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
-        return None
-    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
-    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
-        return None
-    return int.from_bytes(heads[0, 1:].tobytes(), "big")
