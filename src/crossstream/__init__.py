@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
+    from crossstream.api.merging import prefixed
     from crossstream.api.options import (
         Consumed,
         Grouped,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
     from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+    from crossstream.cli.application import run
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.once import BatchMark, once_in
     from crossstream.operators.process.context import ProcessorContext
     from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchMark",
     "BranchedKStream",
     "CogroupedKStream",
     "ConfigError",
@@ -113,7 +117,10 @@ __all__ = [
     "agg",
     "debezium",
     "keyed",
+    "once_in",
     "open_store",
+    "prefixed",
+    "run",
     "serdes",
 ]
 
@@ -122,6 +129,7 @@ _HOMES = {
     "crossstream.api.builder": "StreamsBuilder",
     "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.merging": "prefixed",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
     "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
@@ -131,10 +139,12 @@ _HOMES = {
     "crossstream.api.table": "KTable",
     "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
+    "crossstream.cli.application": "run",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.once": "BatchMark once_in",
     "crossstream.operators.process.context": "ProcessorContext",
     "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",

@@ -121,6 +121,14 @@ class StreamsConfig:
     ``state_mode``               who may read the state files: ``"private"`` their owner, ``"group"`` also the group,
                                  which may write them too (workers of another user), ``"shared"`` everybody
     ``durable``                  commits survive a crash of the machine, not only of the process
+    ``health_port``              the port that answers ``/health`` and ``/ready`` from `start` to `stop`; None: none
+    ``health_host``              the address it listens on; default: this machine only
+    ``health_patience``          duration after which a batch that does not end counts as stuck
+    ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
+    ``metrics_host``             the address that it listens on; by default every one of the machine
+    ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
+    ``ui_host``                  the address that it listens on; by default only this machine. Others need the token
+                                 in the address that is logged at the start
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -151,6 +159,13 @@ class StreamsConfig:
     retain_batches: int = 10
     state_mode: StateMode = "private"
     durable: bool = True
+    health_port: int | None = None
+    health_host: str = "127.0.0.1"
+    health_patience: Duration = "10 minutes"
+    metrics_port: int | None = None
+    metrics_host: str = "0.0.0.0"
+    ui_port: int | None = None
+    ui_host: str = "127.0.0.1"
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -209,6 +224,11 @@ class StreamsConfig:
         """``broker_patience`` in ms."""
         return to_milliseconds(self.broker_patience)
 
+    @property
+    def health_patience_ms(self) -> int:
+        """``health_patience`` in ms."""
+        return to_milliseconds(self.health_patience)
+
     def _check_types(self) -> None:
         for name in ("kafka", "spark"):
             settings = getattr(self, name)
@@ -252,6 +272,18 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
+        ports = {name: getattr(self, name) for name in ("health_port", "metrics_port", "ui_port")}
+        for name, port in ports.items():
+            if port is not None and (isinstance(port, bool) or not isinstance(port, int) or port >> 16):
+                raise _out_of_range(name, port, "a port: 1 to 65535, or 0 for any that is free")
+        given = [port for port in ports.values() if port]
+        if len(set(given)) < len(given):
+            named = " and ".join(name for name, port in ports.items() if given.count(port or 0) > 1)
+            raise _refusal(f"{named} are the same port", "give each a port of its own")
+        for name in ("health_host", "metrics_host", "ui_host"):
+            host: Any = getattr(self, name)
+            if not isinstance(host, str) or not host:
+                raise _out_of_range(name, host, "the address of an interface, such as 0.0.0.0")
         if self.partitions is not None:
             check_most_partitions(self.partitions)
 
@@ -267,13 +299,32 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        for name, least in (("broker_patience", 1), ("max_task_idle", 0), ("trigger", 0), ("idle_after", 1)):
+        durations = {
+            "broker_patience": 1,
+            "health_patience": 1,
+            "max_task_idle": 0,
+            "trigger": 0,
+            "idle_after": 1,
+        }
+        for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):
-                put(self, name, to_milliseconds(duration, name, minimum=least))
+                _check_unit(name, duration)
+                put(self, name, f"{to_milliseconds(duration, name, minimum=least)} ms")
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))
+
+
+def _check_unit(name: str, duration: object) -> None:
+    """Refuses (CS-210) a number that may be meant as seconds; numbers are milliseconds."""
+    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < duration < 1000:
+        raise ConfigError(
+            f"{name}={duration} does not say its unit: it would be {duration} ms",
+            code="CS-210",
+            where=caller_location(),
+            next=f'write {name}="{duration} seconds" or {name}="{duration} ms"',
+        )
 
 
 def check_on_error(setting: str, value: object) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from crossstream.columns.functions import keyed
+from crossstream.once import BatchMark
 
 Key: TypeAlias = Any
 Value: TypeAlias = Any
@@ -83,5 +84,5 @@ TimestampExtractor: TypeAlias = Callable[[Key, Value, int], "int | datetime"] | 
 or an expression over the value's fields and ``key``, and over ``timestamp``: the record's own, where the value has no
 field of that name."""
 
-BatchFunction: TypeAlias = Callable[[Any, int], None]
-"""``(Spark DataFrame, batch id) → None``, called in the driver."""
+BatchFunction: TypeAlias = Callable[[Any, int], None] | Callable[[Any, int, BatchMark], None]
+"""``(Spark DataFrame, batch id) → None``, or with a `BatchMark` after them; called in the driver."""

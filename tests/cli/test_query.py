@@ -14,8 +14,9 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.query import _get, as_text, in_columns, parse_key, parse_time, to_plain
+from crossstream.cli.query import _get, as_text, in_columns, parse_time
 from crossstream.query.by_time import ByTime
+from crossstream.query.text import parse_key, to_plain
 from tests.cli.cases import call, saved_state
 
 EITHER = serdes.left_or_right(serdes.string(), serdes.int64())

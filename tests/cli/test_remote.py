@@ -44,6 +44,23 @@ def test_query(capsys: Captured, state: str) -> None:
     assert (missing.code != 0, "CS-713" in missing.err) == (True, True)
 
 
+def test_backup_and_restore_and_fork(
+    capsys: Captured, state: str, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    folder, again, fork = (
+        tmp_path / "copy",
+        object_store.uri(f"{tmp_path.name}-a"),
+        object_store.uri(f"{tmp_path.name}-f"),
+    )
+    assert without_secrets(call(capsys, "state", "backup", state, folder)).code == 0
+    assert without_secrets(call(capsys, "state", "restore", folder, again)).code == 0
+    assert without_secrets(call(capsys, "state", "fork", again, fork, "--application-id", "second")).code == 0
+    for place in (folder, again, fork):
+        assert dict(cs.open_store(place, "things").all()) == {"a": 3, "b": 2}
+        assert without_secrets(call(capsys, "state", "verify", place)).code == 0
+    assert "CS-723" in without_secrets(call(capsys, "state", "restore", folder, state)).err
+
+
 def test_inspect_and_verify(capsys: Captured, state: str, object_store: ObjectStore, tmp_path: Path) -> None:
     assert call(capsys, "state", "inspect", state, "--format", "json").lines[0]["rows"] == 3
     assert without_secrets(call(capsys, "state", "verify", state)).code == 0

@@ -19,7 +19,7 @@ from crossstream.cli.arguments import SERDES, make_parser
 from tests.cli.cases import ENVIRONMENT, ROOT, app_file, call, start
 
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark", "confluent_kafka", "grpc", "rich", "msgspec")
-COMMANDS = ("demo", "run", "describe", "topics", "query", "broker", "doctor", "bench")
+COMMANDS = ("demo", "run", "describe", "plan", "topics", "query", "broker", "doctor", "bench")
 
 
 def test_help_lists_every_command(capsys):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ import crossstream as cs
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.task import Outgoing
+from crossstream.runtime.task import Outgoing, collected
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker
@@ -44,11 +43,11 @@ class OneProcess(rounds.SparkRounds):
                 for pid in range(batch.partitions)
                 for s in worker.later_round(held, plan, batch, number, pid, inboxes.get(pid, []))
             ]
-        return rounds.collected([block for _, blocks in sent for block in blocks])
+        return collected([block for _, blocks in sent for block in blocks])
 
     def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
         sent = list(worker.all_rounds(self.held, batch, None))
-        return rounds.collected([block for _, blocks in sent for block in blocks])
+        return collected([block for _, blocks in sent for block in blocks])
 
     def close(self) -> None: ...
 
@@ -82,7 +81,7 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     """The loop of an application, open; closed as a process that ends closes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
-        place = Path(config.state_path)
+        place = config.state_path
         made = Engine(topology, plan_topology(topology), config, place, lambda progress: None, "token")
         try:
             made.open(lambda: SESSION)

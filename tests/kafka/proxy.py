@@ -1,4 +1,4 @@
-"""A proxy before a broker, which can make it say that there are no brokers, as one may that just starts."""
+"""A proxy before a broker: it can say that there are no brokers, as one may that just starts, and cut a connection."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Proxy:
         self._target = target
         self._lonely = False
         self.lies = 0
+        self._cut: tuple[int, str] | None = None
         self._listener = socket.create_server(("127.0.0.1", port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -44,6 +45,15 @@ class Proxy:
         finally:
             self._lonely = False
 
+    def cut(self, api: int, how: str) -> None:
+        """Ends the connection of the next request of this kind: before it arrives, or after, without its answer."""
+        self._cut = api, how
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether the request has come."""
+        return self._cut is None
+
     def lie(self, seconds: float) -> None:
         """`without_brokers` for so long; some client must have asked."""
         before = self.lies
@@ -56,14 +66,23 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 broker = socket.create_connection(("127.0.0.1", self._target))
-                whole = threading.Lock()
-                threading.Thread(target=self._ask, args=(client, broker, whole), daemon=True).start()
-                threading.Thread(target=_pass_on, args=(broker, client, whole), daemon=True).start()
+                whole, mute = threading.Lock(), threading.Event()
+                threading.Thread(target=self._ask, args=(client, broker, whole, mute), daemon=True).start()
+                threading.Thread(target=_pass_on, args=(broker, client, whole, mute), daemon=True).start()
 
-    def _ask(self, client: socket.socket, broker: socket.socket, whole: threading.Lock) -> None:
+    def _ask(
+        self, client: socket.socket, broker: socket.socket, whole: threading.Lock, mute: threading.Event
+    ) -> None:
         with _ending(client, broker):
             for request in _frames(client):
                 api, version, correlation = struct.unpack(">hhi", request[:8])
+                if self._cut is not None and self._cut[0] == api:
+                    (_, how), self._cut = self._cut, None
+                    if how == "after":
+                        mute.set()
+                        broker.sendall(_framed(request))
+                        time.sleep(0.3)  # the broker does what was asked
+                    return
                 if api == METADATA and version >= FLEXIBLE and self._lonely:
                     self.lies += 1
                     with whole:
@@ -72,9 +91,13 @@ class Proxy:
                     broker.sendall(_framed(request))
 
 
-def _pass_on(source: socket.socket, target: socket.socket, whole: threading.Lock) -> None:
+def _pass_on(
+    source: socket.socket, target: socket.socket, whole: threading.Lock, mute: threading.Event
+) -> None:
     with _ending(source, target):
         for frame in _frames(source):
+            if mute.is_set():
+                continue
             with whole:
                 target.sendall(_framed(frame))
 

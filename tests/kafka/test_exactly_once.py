@@ -19,13 +19,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 import crossstream as cs
 from crossstream import serdes
 from crossstream.kafka import KafkaConnection, transactions
+from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.lakehouse.delta import DeltaSink
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
-from tests.kafka.fixtures import await_end, records, rows_of
+from tests.kafka.fixtures import await_end, proxied, records, rows_of
+from tests.kafka.proxy import Proxy
+from tests.lakehouse.lake import Lake
 
 pytestmark = pytest.mark.kafka
 
@@ -195,6 +199,41 @@ def test_a_transaction_whose_end_is_not_answered_is_not_repeated(
     assert len(_doubted) > 1
 
 
+CALLS = {
+    "produce": 0,
+    "init producer id": 22,
+    "add partitions": 24,
+    "add offsets": 25,
+    "end transaction": 26,
+    "commit offsets": 28,
+}
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_connection_that_ends_at_any_call_leaves_each_result_once(
+    world: World, reader: KafkaReader, broker_info: BrokerInfo, proxy: Proxy, call: str, how: str
+) -> None:
+    """Before the call arrives, or after, without its answer. The application need not be started again."""
+    behind = world.connection
+    world.connection = KafkaConnection(f"127.0.0.1:{proxied(broker_info)[0]}")
+    world.append("a", "b")
+    world.run()
+    proxy.cut(CALLS[call], how)
+    if call != "produce":  # words are written with other calls than results
+        world.append("a")
+        assert proxy.has_cut == (call == "init producer id")
+        proxy.cut(CALLS[call], how)
+    else:
+        world.connection = behind
+        world.append("a")
+        world.connection = KafkaConnection(f"127.0.0.1:{proxied(broker_info)[0]}")
+    world.run()
+    assert proxy.has_cut
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1)]
+
+
 def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaReader) -> None:
     """A run that was stopped in its transaction, and goes on after another one has taken over."""
     world.append("a")
@@ -290,3 +329,29 @@ class _Memory(dict[str, Any]):
 
     def read(self, name: str, *, original: bool = False) -> Any:
         return self[name]
+
+
+@pytest.mark.parametrize("step", ["before the table", "after the table"])
+def test_a_batch_in_kafka_and_in_a_table(
+    world: World, reader: KafkaReader, tmp_path: Path, step: str
+) -> None:
+    """One batch, one number: each once in both."""
+    lake = Lake(tmp_path, "delta")
+
+    def topology() -> cs.Topology:
+        builder = cs.StreamsBuilder()
+        words = builder.stream(f"{world.name}-words", cs.Consumed(key=TEXT, value=TEXT))
+        counts = words.group_by_key().count()
+        counts.to_stream().to(f"{world.name}-counts", cs.Produced(key=TEXT, value=NUMBER))
+        lake.sink(counts, "counts")
+        lake.sink(words, "words")
+        return builder.build()
+
+    world.topology = topology  # type: ignore[method-assign]
+    world.append("a", "b", "a")
+    world.run((before if step == "before the table" else after)(DeltaSink, "write"))
+    world.append("b")
+    world.run()
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert lake.tuples("counts") == [("a", 2), ("b", 2)]
+    assert [row[0] for row in lake.tuples("words")] == ["a", "a", "b", "b"]

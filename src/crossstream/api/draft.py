@@ -73,7 +73,7 @@ class Draft:
                 "the topology reads nothing",
                 code="CS-126",
                 where=caller_location(),
-                next="begin with builder.stream(topic, Consumed(…)) or builder.table(topic, Consumed(…))",
+                next='begin with builder.stream("orders") or builder.table("orders")',
             )
         for line in self.open_splits.values():
             raise TopologyError(
@@ -104,7 +104,7 @@ def _check_same_options(source: Source, wanted: Source) -> None:
             f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
             code="CS-122",
             where={**caller_location(source.name), "first read at": str(source.location)},
-            next="read them once and use the stream twice, or pass the same Consumed",
+            next="read them once and use the stream twice, or read them in the same way",
         )
 
 

@@ -2,8 +2,8 @@
 
 A command's module is imported when the command runs: `crossstream --help` loads neither Polars nor PySpark.
 
-Exit codes: 0 done, also when stopped by Ctrl-C or SIGTERM; 1 an error, printed with its code; 2 wrong usage;
-130 ended at once by a second Ctrl-C.
+Exit codes: 0 done, also when stopped by Ctrl-C or SIGTERM; 1 an error, printed with its code; 2 wrong usage; of `run`
+75 an error that another start may not meet; 130 ended at once by a second Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from crossstream.errors import CrossStreamError, type_and_text
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. ``argv``: without the program's name; default: the process's own."""
-    arguments = make_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = make_parser().parse_args(words)
+    arguments.words = words
+    return run_command(lambda given: _command(given.command)(given), arguments)
+
+
+def run_command(command: Callable[[Any], int], arguments: Any) -> int:
+    """Runs a command and returns its exit code; prints an error that it raises."""
     try:
-        return _command(arguments.command)(arguments)
+        return command(arguments)
     except CrossStreamError as error:
         return _failed(error, arguments)
     except BrokenPipeError:

@@ -12,6 +12,8 @@ from crossstream.errors import ConfigError
 
 SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
 """Serdes that can be named on the command line: those that need no type or schema."""
+UI_PORT = 8642
+"""The port of the page, where none is given."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
 
@@ -33,6 +35,16 @@ def not_negative(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def share(text: str) -> float:
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ArgumentTypeError(f"{text!r} is not a share from above 0% to 100%")
+    return found
 
 
 def some(text: str) -> str:
@@ -177,7 +189,23 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _topics, _query, _state, _types, _broker, _doctor, _bench):
+    for add in (
+        _demo,
+        _run,
+        _describe,
+        _plan,
+        _topics,
+        _query,
+        _why,
+        _verify,
+        _shadow,
+        _state,
+        _ui,
+        _types,
+        _broker,
+        _doctor,
+        _bench,
+    ):
         add(commands)
     return parser
 
@@ -215,6 +243,13 @@ def _demo(commands: Commands) -> None:
         action="store_true",
         help="use topics on a Kafka broker instead of files; starts one and stops it if none runs",
     )
+    parser.add_argument(
+        "--postgres",
+        dest="command",
+        action="store_const",
+        const="crossstream.cli.demo_postgres:main",
+        help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
+    )
     parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
@@ -236,6 +271,13 @@ def _run(commands: Commands) -> None:
     parser.add_argument("file", metavar=FILE)
     parser.add_argument("--once", action="store_true", help="process the records of this moment, then exit")
     parser.add_argument(
+        "--restarts",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="start again up to N times in a row, after failures that a start can cure (default: %(default)s)",
+    )
+    parser.add_argument(
         "--format",
         choices=("auto", "live", "json"),
         default="auto",
@@ -252,7 +294,7 @@ def _run(commands: Commands) -> None:
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
         ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
-        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds", or milliseconds'),
+        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds"'),
         ("--max-records-per-batch", "N", positive, "the largest batch; default: all waiting records"),
         ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
         (
@@ -265,7 +307,27 @@ def _run(commands: Commands) -> None:
         ("--on-lost-records", "fail|skip", None, "when records were deleted before they were read"),
         ("--on-lost-state", "fail|restart", None, "when Kafka has offsets, but the state folder is empty"),
         ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
+        ("--health-port", "PORT", port, "answer GET /health and /ready here"),
+        ("--health-host", "ADDRESS", some, "where it listens; default: 127.0.0.1, this machine only"),
+        (
+            "--health-patience",
+            "DURATION",
+            duration,
+            "a batch that takes longer counts as stuck; default: 10 minutes",
+        ),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
+        ("--metrics-port", "PORT", port, "serve numbers for Prometheus at this port"),
+        ("--metrics-host", "ADDRESS", some, "where that listens; default: 0.0.0.0, every address"),
+        ("--ui-host", "ADDRESS", some, "where the page listens; default: 127.0.0.1, this machine only"),
+    )
+    settings.add_argument(
+        "--ui",
+        dest="ui_port",
+        nargs="?",
+        type=port,
+        const=UI_PORT,
+        metavar="PORT",
+        help="serve a page that shows the running application (default port: %(const)s)",
     )
     settings.add_argument(
         "--durable", action=BooleanOptionalAction, help="commits survive a crash of the machine; default: yes"
@@ -286,6 +348,23 @@ def _describe(commands: Commands) -> None:
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
     add_options(parser, ("--partitions", "N", positive, "state partitions, for --plan"))
+
+
+def _plan(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "plan",
+        "say what a topology keeps, loses and needs of a state",
+        "Compares the topology of a file with a state folder: stores that stay, change, are new or gone; topics that "
+        "continue or begin; whether the application would start. Writes nothing. Exit code 1 if it would not start.",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument(
+        "--against", type=some, metavar=STATE, required=True, help="the state, a folder or URI"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, ("--application-id", "ID", str, "default: as crossstream run takes it"))
+    parser.set_defaults(kafka_config=None, kafka=[], spark=[], topics_dir=".")
 
 
 def _topics(commands: Commands) -> None:
@@ -351,12 +430,98 @@ def _query(commands: Commands) -> None:
     )
 
 
+def _why(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "why",
+        "show which input records made a row, or where a missing row ended",
+        "Shows the input records that made a row of a result, step by step; for a row that is missing, the step where "
+        "it ended. The functions of the application are needed, so name its file first; without it, the command "
+        "shows what the row was after each retained batch.",
+        usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
+        runs="recompute:why",
+    )
+    parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="default: %(default)s, a tree"
+    )
+    start = "of a store of windows or sessions: the one that begins then (ms); default: all of the key"
+    add_options(
+        parser,
+        ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
+        ("--start", "MS", not_negative, start),
+    )
+    _add_inputs(parser)
+
+
+def _verify(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "verify",
+        "compute the results again from the topics, and compare; exit code 1 if rows differ",
+        "Computes the stores of an application again, from the topics up to the committed offsets, in one batch. "
+        "Shows the rows of the state that differ. Exit code 1 if there are any.",
+        runs="recompute:verify",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    add_options(
+        parser,
+        ("--sample", "PERCENT", share, "compare the rows of so many keys only, such as 1%%"),
+        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _shadow(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "shadow",
+        "compare what an application writes with the topic of another one; exit code 1 if rows differ",
+        "Computes what an application gives from all records that its topics hold, and compares that with the output "
+        "topic of another application with the same inputs. It starts nothing, and writes nothing.",
+        runs="recompute:shadow",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--against", metavar="TOPIC", required=True, help="the other application's topic")
+    add_options(
+        parser,
+        (
+            "--topic",
+            "TOPIC",
+            some,
+            "this application's topic; default: the one of the same name, or the only one",
+        ),
+        (
+            "--as",
+            "table|stream",
+            None,
+            "compare the last record of each key, or all; default: what the topic is",
+        ),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _add_differences(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--max", type=positive, default=10, metavar="N", help="show N rows (default: %(default)s)"
+    )
+    add_format(parser, "table", "json")
+
+
+def _add_inputs(parser: ArgumentParser) -> None:
+    add_options(parser.add_mutually_exclusive_group(), *TOPICS)
+    add_kafka(parser)
+
+
 def _state(commands: Commands) -> None:
     add = _group(
         commands,
         "state",
-        "inspect, verify and rescale the state of an application",
-        "Shows what a state folder holds, checks its files, or changes its number of state partitions.",
+        "inspect, verify, rescale, back up and fork the state of an application",
+        "Shows what a state folder holds, checks its files, copies it, or changes its number of state partitions.",
         "state",
     )
     inspect = add(
@@ -371,12 +536,47 @@ def _state(commands: Commands) -> None:
         "change the number of state partitions of a stopped application",
         "Changes the number of state partitions. The application does the same when it starts with another one.",
     )
-    for parser in (inspect, verify, rescale):
+    backup = add(
+        "backup",
+        "copy the newest commit, also while the application runs",
+        "Copies the state after the newest commit to an empty folder or URI. The application may run. On one file "
+        "system the files are hard links; else they are copied and checked.",
+    )
+    restore = add("restore", "copy a backup to an empty state folder")
+    fork = add(
+        "fork",
+        "give a second application the state of this one, without copying it",
+        "Makes a second application that continues from the newest commit of the first, which may run. On one file "
+        "system the files are hard links; else they are copied.",
+    )
+    restore.add_argument("backup", type=some, metavar="BACKUP")
+    for parser in (inspect, verify, rescale, backup, restore, fork):
         parser.add_argument("state_dir", type=some, metavar=STATE)
+    backup.add_argument("target", type=some, metavar="TARGET")
+    fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
+    fork.add_argument(
+        "--application-id", metavar="ID", required=True, help="the name of the second application"
+    )
     inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
+
+
+def _ui(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "ui",
+        "show an application in the browser, while it runs elsewhere or after",
+        "Serves a page that shows the application of a state folder, until Ctrl-C. It only reads. It shows more of an "
+        "application that runs with --ui itself: lag, phases, dropped records and the drawing are not in its state.",
+    )
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    parser.add_argument("--port", type=port, default=UI_PORT, metavar="PORT", help="default: %(default)s")
+    help = (
+        "where it listens; any other than the default needs a token, which is printed (default: %(default)s)"
+    )
+    parser.add_argument("--host", type=some, default="127.0.0.1", metavar="ADDRESS", help=help)
 
 
 def _types(commands: Commands) -> None:

@@ -21,13 +21,23 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossstream.cli.arguments import DEAD_LETTER, kafka_settings, of_option
-from crossstream.cli.console import SparkOutput, is_terminal, make_console, own_stdout, say, shortest
+from crossstream.cli.console import (
+    SparkOutput,
+    is_terminal,
+    make_console,
+    own_stdout,
+    say,
+    shortest,
+    show_error,
+)
 from crossstream.cli.loading import Loaded, load
-from crossstream.cli.query import to_json
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, is_supervised, supervise
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
+from crossstream.query.text import to_json
 from crossstream.spark import SparkStreams
+from crossstream.spark.errors import is_temporary
 from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
@@ -43,8 +53,17 @@ PATIENCE_SECONDS = 0.2
 
 
 def main(arguments: Namespace) -> int:
-    """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is done."""
-    loaded = load(arguments.file)
+    """Runs the topology of a file.
+
+    0 when it was stopped or, with ``--once``, is done; `TEMPORARY` for a failure that another start may not meet.
+    """
+    if arguments.restarts and not is_supervised():
+        return supervise(arguments.words, arguments.restarts)
+    return run_loaded(load(arguments.file), arguments)[0]
+
+
+def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]:
+    """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
@@ -60,8 +79,11 @@ def main(arguments: Namespace) -> int:
         except CrossStreamError as error:
             if output.log is not None:
                 error.at(log=output.log)
-            raise
-    return 0
+            if arguments.debug or not is_temporary(error):
+                raise
+            show_error(error)
+            return TEMPORARY, app
+    return 0, app
 
 
 def _check_folders(config: StreamsConfig) -> None:
@@ -79,7 +101,7 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
             with output.inherited():
                 app.start()
             interrupts.install()
-            view.started(_title(config))
+            view.started(_title(config, app.ui_address))
             _wait(app, interrupts.asked, once=once)
         except KeyboardInterrupt:
             pass  # SparkContext had its own handler of the signal
@@ -106,7 +128,7 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
 
     if once:
         threading.Thread(target=process, name="once", daemon=True).start()
-    while not asked.is_set() and not done.is_set():
+    while not asked.is_set() and not done.is_set() and not is_orphaned():
         if app.await_termination(0 if once else PATIENCE_SECONDS):
             break
         done.wait(PATIENCE_SECONDS if once else 0)
@@ -114,15 +136,15 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
         raise failures[0]
 
 
-def _title(config: StreamsConfig) -> str:
-    """The application, and on a second line its topics and its state."""
+def _title(config: StreamsConfig, page: str | None = None) -> str:
+    """The application, on a second line its topics and its state, and then the address of its page."""
     state = root_of(config.state_path)
     application = BatchLog(state).application()
     topics = config.servers or (shortest(config.topics_path) if config.topics_path else "DataFrames")
     parts = [f"topics: {topics}", f"state: {state if state.is_remote else shortest(state.here)}"]
     if application is not None:
         parts.append(f"partitions: {application.partitions}")
-    return f"{config.application_id}\n{', '.join(parts)}"
+    return f"{config.application_id}\n{', '.join(parts)}" + (f"\npage: {page}" if page else "")
 
 
 ON_ERROR = ("deserialization_errors", "processing_errors")

@@ -1,4 +1,4 @@
-"""`crossstream state`: inspects, verifies and rescales a state folder."""
+"""`crossstream state`: inspects, verifies, rescales, backs up, restores and forks a state folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.query import headline, state_root, to_json
-from crossstream.config import check_most_partitions
+from crossstream.cli.query import headline, state_root
+from crossstream.config import StreamsConfig, check_most_partitions
 from crossstream.errors import StateError
 from crossstream.query.files import FolderState, application_of, inspect_state
+from crossstream.query.text import to_json
 from crossstream.query.verification import Problem, Verified, verify_state
 from crossstream.runtime.rescaling import rescale as cut_state
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.copying import Copied, copy_state
 from crossstream.storage.manifest import Manifest
+from crossstream.storage.root import root_of
 
 NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
 JSON_ONLY = {"queryable", "placed", "kept"}
@@ -80,6 +83,48 @@ def rescale(arguments: Namespace) -> int:
     if done.commit.id >= 0:
         say(f"this is batch {done.commit.id}; older ones keep their partitions while they are retained")
     return 0
+
+
+def backup(arguments: Namespace) -> int:
+    """Copies the newest commit to an empty place, also while the application runs."""
+    started = time.monotonic()
+    _say_copied("backup", copy_state(arguments.state_dir, arguments.target, links=True), started)
+    return 0
+
+
+def restore(arguments: Namespace) -> int:
+    """Copies a backup to an empty state folder; files are never shared with the backup."""
+    started = time.monotonic()
+    _say_copied("restored", copy_state(arguments.backup, arguments.state_dir, links=False), started)
+    return 0
+
+
+def fork(arguments: Namespace) -> int:
+    """Gives another application the state of this one, from its newest commit on."""
+    started, owner = time.monotonic(), arguments.application_id
+    StreamsConfig(application_id=owner)  # refuses a name that is not valid
+    if application_of(root_of(arguments.state_dir)).application_id == owner:
+        raise StateError(
+            f"the state belongs to {owner!r} already: two applications need two names",
+            code="CS-720",
+            where={"folder": str(state_root(arguments.state_dir))},
+            next="give another --application-id",
+        )
+    done = copy_state(arguments.state_dir, arguments.new_state_dir, links=True, owner=owner)
+    _say_copied(f"state of {owner}", done, started)
+    return 0
+
+
+def _say_copied(what: str, done: Copied, started: float) -> None:
+    copied = done.files - done.linked
+    how = [
+        f"{_count(number, 'file')} {verb}" for number, verb in ((done.linked, "linked"), (copied, "copied"))
+    ]
+    said = ", ".join(text for text, number in zip(how, (done.linked, copied), strict=True) if number)
+    say(
+        f"{what}: {done.application.application_id} after batch {done.commit.id}, {said or 'no rows'}, "
+        f"{_size(done.size)}, in {time.monotonic() - started:.1f} s"
+    )
 
 
 def _named(folder: FolderState, name: str) -> dict[int, Manifest]:

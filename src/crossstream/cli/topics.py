@@ -17,10 +17,10 @@ import pyarrow as pa
 from crossstream import serdes
 from crossstream.cli.arguments import kafka_settings, of_option, wrong_usage
 from crossstream.cli.console import say, show_table
-from crossstream.cli.query import from_bytes, from_plain, to_bytes, to_json, to_plain
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
+from crossstream.query.text import from_bytes, from_plain, to_bytes, to_json, to_plain
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import find_invalid

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
+from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
 from crossstream.columns.headers import Headers
 from crossstream.errors import Location
@@ -427,9 +428,32 @@ class Sink(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSink(Node):
-    """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records."""
+    """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
 
-    function: Callable[[Any, int], None] | None = None
+    ``with_mark``: it takes a `BatchMark` after them.
+    """
+
+    function: Callable[..., Any] | None = None
+    with_mark: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSink(Node):
+    """Writes each batch into a Delta or Iceberg table, once: changes by key (``upserts``), or records, appended.
+
+    ``table``: a path or URI, or an identifier in a catalog. ``keys``: names for the columns of the key; None: its own.
+    ``timestamp``: the column of record times. ``options``: of the storage, or the properties of the catalog, which may
+    hold secrets.
+    """
+
+    form: Format
+    table: str
+    upserts: bool
+    keys: tuple[str, ...] | None = None
+    timestamp: str | None = None
+    merges_schema: bool = False
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:

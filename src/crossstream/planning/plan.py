@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crossstream.columns.changes import reference
-from crossstream.graph.nodes import FrameSink, Graph
+from crossstream.graph.nodes import FrameSink, Graph, Node, TableSink
 from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
@@ -265,11 +265,8 @@ class Plan:
         return frozenset(step.subscriptions for step in self.steps if isinstance(step, GlobalResolveStep))
 
     def shipped(self) -> Plan:
-        """The plan for the workers: without the functions that only the driver calls."""
-        nodes = {
-            node.name: replace(node, function=None) if isinstance(node, FrameSink) else node
-            for node in self.topology
-        }
+        """The plan for the workers: without what only the driver uses."""
+        nodes = {node.name: _shipped(node) for node in self.topology}
         topology = Graph(nodes)
         stage = None if self.global_stage is None else replace(self.global_stage, topology=topology)
         return replace(self, topology=topology, global_stage=stage)
@@ -325,3 +322,10 @@ class Plan:
                 for _, exchange in sorted(chain.from_iterable(part.leaving.values()), key=itemgetter(0))
             ]
         return "\n".join(lines) + "\n"
+
+
+def _shipped(node: Node) -> Node:
+    """A node without the function, or the secrets, that only the driver uses."""
+    if isinstance(node, FrameSink):
+        return replace(node, function=None)
+    return replace(node, options={}) if isinstance(node, TableSink) else node

@@ -73,6 +73,7 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.Merge: plan_merge,
         nodes.Sink: plan_sink,
         nodes.FrameSink: plan_frame_sink,
+        nodes.TableSink: plan_frame_sink,
     }
 )
 """The function that plans each kind of operator; `plan_stateless` plans all others."""

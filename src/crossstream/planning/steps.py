@@ -335,4 +335,4 @@ class SinkStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes it a DataFrame."""
+    """Sends a flow to the driver, which makes it a DataFrame, or rows of a Delta or Iceberg table."""

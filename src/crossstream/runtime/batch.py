@@ -80,6 +80,7 @@ class Report:
     ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
     ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
     found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
+    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class Report:
     matched: dict[str, int] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
+    newest: dict[str, int] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
 
@@ -106,6 +108,9 @@ class Report:
     def count_asked(self, operator: str, matched: int, unmatched: int) -> None:
         self.matched[operator] = self.matched.get(operator, 0) + matched
         self.unmatched[operator] = self.unmatched.get(operator, 0) + unmatched
+
+    def note_newest(self, operator: str, timestamp: int) -> None:
+        self.newest[operator] = max(timestamp, self.newest.get(operator, timestamp))
 
     def note_keys(self, keys: Mapping[str, Keys]) -> None:
         """Takes in keys of the sides of joins."""
@@ -142,6 +147,8 @@ class Report:
         self.state.update(other.state)
         self.due.update(other.due)
         self.note_keys(other.keys)
+        for operator, timestamp in other.newest.items():
+            self.note_newest(operator, timestamp)
         self.staged.extend(other.staged)
 
 

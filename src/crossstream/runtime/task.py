@@ -18,7 +18,7 @@ from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.bad_records import Failures
-from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report
+from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report, unpack_report
 from crossstream.runtime.shuffle_codec import (
     FRAME,
     REPORT,
@@ -363,3 +363,16 @@ def in_turn(
             ticks = any(has(store, pid) for store in part.timers)
             if blocks or reacts or ticks or any(not has(store, pid) for store in part.derived):
                 yield from sorted_out(later(number, pid, blocks))
+
+
+def collected(blocks: Iterable[Block]) -> tuple[Report, dict[str, list[bytes]]]:
+    """Reports added up, and records for the driver by node, in order of the tasks."""
+    report = Report()
+    frames: dict[str, list[bytes]] = {}
+    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
+        if exchange == REPORT:
+            report.add(unpack_report(blob))
+        elif exchange == FRAME:
+            length = 4 + int.from_bytes(blob[:4], "big")
+            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
+    return report, frames

@@ -351,14 +351,20 @@ class Connection:
                 return call()
             except Exception as error:
                 status = getattr(error, "http_status_code", None)
-                if status is not None and status not in (408, 429) and status < 500:
-                    raise _Refused(status, str(getattr(error, "error_message", error))) from error
+                message = str(getattr(error, "error_message", error))
+                passes = status in (408, 429) or (status == 409 and message.endswith(_MADE_MEANWHILE))
+                if status is not None and not passes and status < 500:
+                    raise _Refused(status, message) from error
                 if status is None and not _passing(error):
                     raise
                 if time.monotonic() + pause > until:
                     raise _away(self._settings, what, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+
+_MADE_MEANWHILE = "already exists."
+"""Apicurio's refusal of a schema that another writer registers at the same moment."""
 
 
 def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from crossstream.spark.feed import Checkpoint
 from crossstream.spark.frames import read_by
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
+from crossstream.storage.root import StateRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ def find(log: BatchLog, plan: Plan, config: StreamsConfig) -> Found:
     if found is None:
         return Found(None, None)
     commit = log.last_commit()
-    _check(log, found, _wanted(plan, config, found, found.partitions), commit)
+    if not check_fit(
+        found, wanted_of(plan, config, found, found.partitions), log.root, committed=commit is not None
+    ):
+        log.forget(0)
     return Found(found, commit)
 
 
@@ -62,7 +66,7 @@ def claim(
     """
     had = None if found.application is None else (found.commit or found.application).partitions
     wanted = config.partitions or had or parallelism
-    application = _wanted(plan, config, found.application, had or wanted)
+    application = wanted_of(plan, config, found.application, had or wanted)
     log.write_application(application)
     commit = found.commit or Commit(-1, application.partitions)
     frames = plan.topology.frames
@@ -77,8 +81,8 @@ def claim(
     return Claim(application, commit, repeat, wanted)
 
 
-def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
-    """What is to be noted: some of it stays as it was found."""
+def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
+    """What a start is to note of the application: some of it stays as it was found."""
     return Application(
         config.application_id,
         partitions,
@@ -96,16 +100,16 @@ def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partit
     )
 
 
-def _check(log: BatchLog, found: Application, wanted: Application, commit: Commit | None) -> None:
-    """Refuses state that does not fit. As long as nothing was committed everything may change.
+def check_fit(found: Application, wanted: Application, root: StateRoot, *, committed: bool) -> bool:
+    """Refuses state that does not fit. As long as nothing was committed everything may change: then False.
 
-    A first batch that was begun is then dropped, for it was one of the topology before.
+    A first batch that was begun has to be dropped in that case, for it was one of the topology before.
     """
     fits = [(one.stores, one.placed, one.tables) for one in (found, wanted)]
-    if fits[0] == fits[1] or found.application_id != wanted.application_id or commit is not None:
-        check_application(found, wanted, log.root)
-    else:
-        log.forget(0)
+    if fits[0] == fits[1] or found.application_id != wanted.application_id or committed:
+        check_application(found, wanted, root)
+        return True
+    return False
 
 
 def _repeated(log: BatchLog, commit: Commit, *, is_same: bool) -> BatchEntry | None:

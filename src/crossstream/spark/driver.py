@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 from pyspark.sql import SparkSession
 
 from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
+from crossstream.lakehouse.tables import Tables
+from crossstream.metrics.observation import Running
+from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
@@ -20,7 +24,7 @@ from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import due_timers, measure
 from crossstream.spark.claim import claim, find
-from crossstream.spark.errors import unpacked
+from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
@@ -33,11 +37,17 @@ from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
 from crossstream.topics import TopicPartition
 
+T = TypeVar("T")
+
+_logger = logging.getLogger("crossstream.spark")
+
 
 class Halted(Exception):
     """Ends the query of the DataFrame sources between two of its micro-batches."""
 
 
+_PAUSES = (0.0, 1.0, 5.0)
+"""Seconds before a batch whose workers ended is run again, each time; after that the application fails."""
 _LOOK_SECONDS = 0.05
 """How often a paused batch looks whether it may begin, or has to end."""
 
@@ -66,7 +76,8 @@ class Engine:
         self._staging = staging_of(self.connection, self.state)
         self.inputs = Inputs(plan, config, self.connection, self.log)
         mark = mark_topic(topology, config)
-        self._publishing = Publishing(self.connection, self._staging, self.log, mark)
+        tables = Tables(topology, config.application_id)
+        self._publishing = Publishing(self.connection, self._staging, self.log, mark, tables)
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
@@ -90,6 +101,8 @@ class Engine:
         self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
+        self.running: Running | None = None
+        self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
         self._account = Account.of(topology)
 
     def open(self, session: Callable[[], SparkSession]) -> None:
@@ -179,6 +192,7 @@ class Engine:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
         self._until = ends
+        self.ends = (time.monotonic(), ends)
         try:
             self.feed(once=True)
             while self._repeat is not None or self.sources.next_ranges(ends, None):
@@ -199,12 +213,23 @@ class Engine:
                 return False  # a batch of rows, meanwhile: `check` raises it
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
+            self.ends = (time.monotonic(), ends)
             if not self.resumed.is_set():
                 return False  # a pause takes no record that was written after it
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
             return self._run(ends)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its state is open, and its topics are found."""
+        return self._rounds is not None
+
+    @property
+    def held(self) -> dict[str, tuple[int, int]]:
+        """(rows, bytes) that the state holds, by ``store/partition``."""
+        return dict(self._account.state)
 
     def note_pause(self) -> None:
         """Takes the time until now for a pause: it was no silence of the sources."""
@@ -249,7 +274,7 @@ class Engine:
             self._has_failed = True
             raise
         finally:
-            self._runner = outer
+            self._runner, self.running = outer, None
 
     def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
@@ -263,8 +288,10 @@ class Engine:
         else:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
+        records = sum(span.end - span.start for span in entry.ranges)
+        self.running = Running(entry.id, time.time() - planned + started, records)
         try:
-            report = self._on_spark(entry, frame)
+            report, sent = self._on_spark(entry, frame)
         except Exception as error:
             if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
                 self._repeat = None
@@ -272,7 +299,7 @@ class Engine:
             raise
         ran = time.perf_counter()
         commit = self._following(entry, report)
-        self._publishing.publish(entry, report, commit)
+        self._publishing.publish(entry, report, commit, sent)
         published = time.perf_counter()
         self._commit(commit, report)
         if report.manifests:
@@ -311,7 +338,8 @@ class Engine:
         self.log.write_batch(entry)
         return entry
 
-    def _on_spark(self, entry: BatchEntry, frame: Any) -> Report:
+    def _on_spark(self, entry: BatchEntry, frame: Any) -> tuple[Report, dict[str, list[bytes]]]:
+        """Runs a batch; what it reports, and what it sent to the driver, by sink."""
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
         batch = Batch(
@@ -325,10 +353,31 @@ class Engine:
             frames=frame_names(self.topology),
             wants_keys=self._account.partnerless.wants_keys,
         )
-        report, frames = self._rounds.run(batch, frame)
+        report, sent = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
         self._sizing.learn(sum(report.seconds.values()))
-        deliver(self.spark, self.topology, frames, entry.id)
-        return report
+        deliver(self.spark, self.topology, sent, self._mark(entry))
+        return report, sent
+
+    def _mark(self, entry: BatchEntry) -> BatchMark:
+        return BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
+
+    def _with_other_workers(self, run: Callable[[SparkRounds], T], batch: int) -> T:
+        """Runs the rounds of a batch, again if a process that ran them was killed: nothing of it counts yet.
+
+        Spark repeats no task with a ``local[…]`` master. A batch may be what ends its workers, so not without bound.
+        """
+        assert self._rounds is not None
+        for pause in _PAUSES:
+            try:
+                return run(self._rounds)
+            except Exception as error:
+                if not is_lost_worker(error, self._token):
+                    raise
+                _logger.warning(
+                    "a worker ended while it ran batch %d, which is run again: %s", batch, heart(error)
+                )
+            time.sleep(pause)
+        return run(self._rounds)
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
         """The commit of a batch that has run."""

@@ -114,18 +114,18 @@ def unpacked(error: Exception, token: str) -> CrossStreamError:
         except ValueError:  # cut short on its way
             continue
         return _KINDS[kind](what, code=code, where=where, next=step)
-    heart = _heart(text)
-    return ProcessingError(f"Spark could not run a batch: {heart}", code="CS-590", next=_next(heart))
+    said = heart(error)
+    return ProcessingError(f"Spark could not run a batch: {said}", code="CS-590", next=_next(said))
 
 
-def _next(heart: str) -> str:
-    if heart.startswith("ModuleNotFoundError"):
+def _next(said: str) -> str:
+    if said.startswith("ModuleNotFoundError"):
         return (
             "install the module where the workers run, or send it: spark={'spark.submit.pyFiles': 'module.py'}. "
             "A session of yours runs them with PYSPARK_PYTHON, by default the first python3 of the PATH: "
             f"set it, before the session is made, to {sys.executable}"
         )
-    if "Python worker exited" in heart:
+    if "Python worker exited" in said:
         return (
             "see the system's log: was it killed for lack of memory? Then max_records_per_batch helps. "
             "Otherwise a library that a function calls has crashed, or the function ended the process"
@@ -133,9 +133,9 @@ def _next(heart: str) -> str:
     return "see the cause below and Spark's log; `crossstream doctor` checks the installation"
 
 
-def _heart(text: str) -> str:
+def heart(error: Exception) -> str:
     """What Python raised, or else the innermost of what Java says in its first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         if re.match(r"[A-Za-z_.]+(Error|Exception|Exit)\b.*:", line) and "Py4J" not in line:
             return line[:500]
@@ -144,6 +144,36 @@ def _heart(text: str) -> str:
         inner = [found.start() for found in re.finditer(r"\w+(Error|Exception): ", said)]
         return said[inner[-1] if inner else 0 :][:500]
     return (lines or ["no message"])[0][:500]
+
+
+_LOST = re.compile(
+    r"Python worker exited|Python worker failed to connect back|"
+    r"reading the port number|ExecutorLostFailure|ExecutorDeadException|"
+    r"MetadataFetchFailed|FetchFailed|java\.io\.EOFException|java\.net\.SocketException|"
+    r"java\.nio\.channels\.ClosedChannelException|java\.io\.IOException: (Broken pipe|Connection reset)"
+)
+"""What Spark says where a worker, its daemon or an executor has ended under a task, and nothing else was wrong."""
+
+
+def is_lost_worker(error: Exception, token: str) -> bool:
+    """Whether a batch failed because a process that ran it has ended. The batch itself may be in order."""
+    text = str(error)
+    raised = "org.apache.spark.api.python.PythonException" in text
+    return unpacked(error, token).code == "CS-590" and not raised and _LOST.search(text) is not None
+
+
+_TEMPORARY = ("CS-604", "CS-651", "CS-707", "CS-740")
+"""Codes of errors that another start may not meet: brokers or an object store away, another instance that ends."""
+
+
+def is_temporary(error: CrossStreamError) -> bool:
+    """Whether another start may cure it. What a record, a function or the topology causes comes again."""
+    if error.code != "CS-590":
+        return error.code in _TEMPORARY
+    texts = f"{error.what}\n{error.__cause__ or ''}"
+    if "org.apache.spark.api.python.PythonException" in texts:
+        return False
+    return "JVM" in error.what or "OutOfMemoryError" in texts or _LOST.search(texts) is not None
 
 
 def is_gone(context: SparkContext) -> bool:

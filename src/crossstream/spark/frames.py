@@ -7,7 +7,7 @@ it as a batch of its own, together with what the topics hold. An epoch that was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from crossstream.errors import (
     type_and_text,
 )
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
+from crossstream.once import BatchMark
 from crossstream.records import RECORDS, encode_headers
 from crossstream.runtime.batch import FRAME_RANK, rank_of
 from crossstream.runtime.shuffle_codec import Block, unpack
@@ -244,8 +245,8 @@ def complete(frame: DataFrame, checkpoint: Path) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
 
-def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes]], batch: int) -> None:
-    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
+def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes]], mark: BatchMark) -> None:
+    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp. ``mark``: which batch it is.
 
     Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
     or of a type that Spark does not have; the batch is not committed then.
@@ -254,9 +255,11 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
         if isinstance(node, FrameSink) and node.function is not None:
             found = blobs.get(node.name)
             if found:
+                batch = mark.batch
                 frame = _frame(spark, node, found, batch)
+                more = (replace(mark, sink=node.name),) if node.with_mark else ()
                 try:
-                    node.function(frame, batch)
+                    node.function(frame, batch, *more)
                 except CrossStreamError:
                     raise
                 except Exception as error:

@@ -19,9 +19,8 @@ from pyspark.sql import DataFrame
 from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Batch, Report, unpack_report
-from crossstream.runtime.shuffle_codec import FRAME, REPORT, Block
-from crossstream.runtime.task import Outgoing, follows
+from crossstream.runtime.batch import Batch, Report
+from crossstream.runtime.task import Outgoing, collected, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
 from crossstream.spark.frames import packed_blocks, unpacked_row
@@ -199,19 +198,6 @@ class SparkRounds:
         """Frees the workers' memory; nothing is left to free once the session has been stopped or its JVM has ended."""
         if is_running(self.context):
             self._shipped.job.destroy()
-
-
-def collected(blocks: list[Block]) -> tuple[Report, dict[str, list[bytes]]]:
-    """Reports added up, and records for the driver by node, in order of the tasks."""
-    report = Report()
-    frames: dict[str, list[bytes]] = {}
-    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
-        if exchange == REPORT:
-            report.add(unpack_report(blob))
-        elif exchange == FRAME:
-            length = 4 + int.from_bytes(blob[:4], "big")
-            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
-    return report, frames
 
 
 _NAMES = {"key": "key serde", "value": "value serde", "topic_of": "topic extractor", "action": "function"}

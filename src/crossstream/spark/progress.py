@@ -18,6 +18,7 @@ class Progress:
     ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
     ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``warnings``: of joins whose
     keys have not met since the start.
+    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
     """
 
@@ -36,6 +37,7 @@ class Progress:
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    newest: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class Account:
             total_rows=self.total_rows,
             total_dropped=dict(self.total_dropped),
             warnings=self.partnerless.warnings,
+            newest=report.newest,
         )
 
     def _read(self, report: Report) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -22,10 +22,15 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
+from crossstream.recompute.why import Why, why
+from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
+from crossstream.spark.health import Health
 from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
+from crossstream.spark.topics import connection_of
+from crossstream.spark.window import Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
 
@@ -79,8 +84,11 @@ class SparkStreams:
         self._status: Status = "created"
         self._progress = Progress()
         self._turn = threading.Condition()
+        self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
+        self._window = Window(topology, self.plan, self._settled, self._state, self._live)
+        self._failure: str | None = None
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -123,6 +131,11 @@ class SparkStreams:
         """What the last batch did."""
         return self._progress
 
+    @property
+    def ui_address(self) -> str | None:
+        """The address of the page, with its token if it needs one; None without ``ui_port`` or before the start."""
+        return self._window.ui_address
+
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
 
@@ -147,7 +160,13 @@ class SparkStreams:
             if self._status == "stopping":
                 self._end_thread()
             self._refuse_failed()
-            engine = self._open()
+            self._health.open()
+            try:
+                self._health.begin("the start")
+                engine = self._open()
+            except BaseException:
+                self._health.close()
+                raise
             self._over = threading.Event()
             self._status = "running"
             self._thread = threading.Thread(
@@ -214,8 +233,10 @@ class SparkStreams:
             self._halt()  # also what was started while this waited
             self._end_thread()
             self._closes_itself = False
+            self._health.close()
             if self._status != "failed":
                 self._status = "stopped"
+            self._window.close()
             self._raise_error()
 
     def store(self, name: str) -> StoreReader:
@@ -223,6 +244,17 @@ class SparkStreams:
         is_store = any(store.public == name for store in self.plan.stores.values())
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
+
+    def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
+        """The input records that made a row of a queryable store, step by step; where a missing row has ended.
+
+        ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all its windows. ``as_of``: the
+        row after this batch, which must be retained. It reads the topics and runs the records of this key alone, in
+        this process; the application may run or not. Raises `StateError`: CS-710 if there is no such store, CS-713
+        without state; and what reading topics raises. Examples: docs/why.md.
+        """
+        connection = connection_of(self._settled)
+        return why(self._state, self.plan, connection, store, key, settings_of(self.config), as_of=as_of)
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -232,6 +264,7 @@ class SparkStreams:
                 self._engine = self._opened()
             except BaseException as error:
                 self._session.release()
+                self._window.close()
                 if isinstance(error, CrossStreamError):
                     self._placed(error)
                 raise
@@ -241,7 +274,9 @@ class SparkStreams:
         engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
         engine.resumed = self._resumed
         try:
+            self._window.open(engine)
             engine.open(self._session.open)
+            self._window.note_open()
         except BaseException:
             engine.close()
             raise
@@ -313,6 +348,10 @@ class SparkStreams:
             self._refuse_paused()
             raise self._stopped_early()
 
+    def _live(self) -> tuple[Engine | None, str, str | None]:
+        """What is watched: the engine, the status, what it failed with."""
+        return self._engine, self.status, self._failure
+
     def _set(self, event: threading.Event) -> None:
         """Sets an event, and wakes the threads that wait in `process_available`."""
         event.set()
@@ -330,11 +369,14 @@ class SparkStreams:
             engine.feed(once=False)
             while not stop.is_set():
                 if self.is_paused:
+                    self._health.rest("paused", ready=False)
                     self._resumed.wait(MOST_IDLE_SECONDS)
                     engine.note_pause()
                     continue
                 started = time.monotonic()
+                self._health.begin("a batch")
                 worked = engine.run_next()
+                self._health.rest("waiting for records" if not worked else "between two batches")
                 if engine.hurried:  # what is waited for may be gone, with its topic, without a batch
                     self._wake()
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
@@ -345,6 +387,8 @@ class SparkStreams:
             self._fail(raisable(error))
         finally:
             self._runner = None
+            if self._status != "failed":
+                self._health.rest("stopping", ready=False)
             engine.finish()
             self._set(over)
             if self._closes_itself or self._status == "failed":
@@ -354,6 +398,7 @@ class SparkStreams:
 
     def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
+        self._window.add(progress)
         self._wake()
         for listener in self._listeners:
             call_listener(listener, progress)
@@ -389,7 +434,9 @@ class SparkStreams:
         self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
+        self._failure = str(self._error)
         self._status = "failed"
+        self._health.fail(self._error)
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
         """The error; one without any location names the application."""
@@ -423,6 +470,7 @@ class SparkStreams:
                 self._fail(error)
         if self._status != "failed":
             self._status = "stopped"
+            self._window.close()
 
 
 def _called_inside(what: str) -> ConfigError:

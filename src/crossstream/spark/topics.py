@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 from msgspec import structs
 
@@ -15,6 +16,7 @@ from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
+from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import ExtractedTimes
 from crossstream.runtime.batch import Report
@@ -30,6 +32,7 @@ from crossstream.storage.log_entries import (
     Publication,
     SourceRange,
     StagedFrame,
+    StagedRows,
 )
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition
@@ -292,13 +295,15 @@ def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -
 
 
 class Publishing:
-    """Publishes staged records when their batch has run, each once: appends them to file topics, or in a transaction.
+    """Publishes staged records when their batch has run, each once: to file topics, in a transaction, in tables.
 
     ``publisher``: of file topics, ``transactions``: of Kafka; None where sinks write by themselves. ``staging``: the
-    folder of the files. ``mark``: the topic that has the mark of the transactions.
+    folder of the files. ``mark``: the topic that has the mark of the transactions. ``tables``: of Delta and Iceberg.
     """
 
-    def __init__(self, connection: TopicConnection | None, staging: Path, log: BatchLog, mark: str) -> None:
+    def __init__(
+        self, connection: TopicConnection | None, staging: Path, log: BatchLog, mark: str, tables: Tables
+    ) -> None:
         self.publisher: Any = None
         self.transactions: Any = None
         if connection is not None and hasattr(connection, "publisher"):
@@ -308,69 +313,95 @@ class Publishing:
         self.staging = staging
         self.log = log
         self.mark = mark
-        self._state = ""
+        self.tables = tables
+        self.state = ""
+        self._rows: tuple[StagedRows, ...] = ()
 
     def begin(self, state: str, newest: int, *, restarts: bool) -> None:
         """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
-        self._state = state
+        self.state = state
         if self.transactions is not None and self.mark:
             self.transactions.begin(self.mark, state, newest, restarts=restarts)
+        self.tables.begin(state, newest, restarts=restarts)
 
-    def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
-        """Publishes what a batch has staged, in its order.
+    def publish(
+        self, entry: BatchEntry, report: Report, commit: Commit, sent: Mapping[str, list[bytes]]
+    ) -> None:
+        """Publishes what a batch has staged, in its order. ``sent``: what it sent to the driver, by sink.
 
         A frame must not outlive the entry of its batch, whose ranges it was made of.
         """
         self.log.settled()
         self.log.assure()
         self.log.settle(file_names(report.written))
-        if not report.staged:
+        self._rows = self._stage(entry, sent)
+        if not report.staged and not self._rows:
             return
         staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
-        if self.transactions is not None:
-            self.log.settle(f"{STAGED}/{frame[0]}" for frame in staged)
+        held = [frame[0] for frame in staged] if self.transactions is not None else []
+        self.log.settle(f"{STAGED}/{name}" for name in [*held, *(name for name, _ in self._rows)])
         # Functions may give other values, and Spark split its rows otherwise, if the batch ran again.
-        if self.transactions is not None or entry.epoch >= 0:
-            self.log.write_publication(entry, Publication(commit, staged, self.mark))
-        self._append(entry, staged, self.mark)
+        publication = Publication(commit, staged, self.mark, self._rows)
+        if self.transactions is not None or entry.epoch >= 0 or self._rows:
+            self.log.write_publication(entry, publication)
+        self._append(entry, publication)
 
     def finish_last(self, application_id: str) -> None:
         """Commits the batch whose results the last run of this application was publishing, if they were noted."""
         found = self.log.application()
         if found is None or found.application_id != application_id:
             return
-        if self.publisher is None and self.transactions is None:
-            return
-        self._state = found.state_id
         entry = self.log.begun(self.log.newest())
-        if entry is not None and entry.publication is not None:
-            self.log.repeat_batch(entry)
-            self.log.settled()
-            self._append(entry, entry.publication.staged, entry.publication.mark)
-            self.log.write_commit(entry.publication.commit)
+        publication = None if entry is None else entry.publication
+        if entry is None or publication is None:
+            return
+        if publication.staged and self.publisher is None and self.transactions is None:
+            return
+        self.state = found.state_id
+        self.log.repeat_batch(entry)
+        self.log.settled()
+        self._append(entry, publication)
+        self.log.write_commit(publication.commit)
 
     def forget(self, staged: Iterable[StagedFrame]) -> None:
         """Removes the files of a batch that is committed."""
+        rows, self._rows = [f"{STAGED}/{name}" for name, _ in self._rows], ()
         if self.transactions is not None:
-            self.log.root.discard([f"{STAGED}/{frame[0]}" for frame in staged], ())
-            return
-        for path, *_ in staged:
-            Path(path).unlink(missing_ok=True)
+            rows += [f"{STAGED}/{frame[0]}" for frame in staged]
+        else:
+            for path, *_ in staged:
+                Path(path).unlink(missing_ok=True)
+        if rows:
+            self.log.root.discard(rows, ())
 
     def close(self) -> None:
         for one in (self.publisher, self.transactions):
             if one is not None:
                 one.close()
+        self.tables.close()
 
-    def _append(self, entry: BatchEntry, staged: Sequence[StagedFrame], mark: str) -> None:
-        """Publishes what is not in the topics yet; in file topics an earlier attempt's is after ``entry.sinks``."""
-        if self.transactions is not None:
-            read = self.log.root.storage(STAGED).read
-            self.transactions.publish(mark, self._state, entry.id, staged, read)
-            return
-        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
-        frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
-        self.publisher.publish(frames, since)
+    def _stage(self, entry: BatchEntry, sent: Mapping[str, list[bytes]]) -> tuple[StagedRows, ...]:
+        """Writes the rows of tables to files."""
+        storage, names = self.log.root.storage(STAGED), []
+        for sink, rows in self.tables.rows(sent).items():
+            name = f"table-{entry.id}-{uuid4().hex[:8]}.arrow"
+            storage.write(name, staged_rows(rows))
+            names.append((name, sink))
+        return tuple(names)
+
+    def _append(self, entry: BatchEntry, publication: Publication) -> None:
+        """Publishes what is not there yet; in file topics an earlier attempt's is after ``entry.sinks``."""
+        read, staged = self.log.root.storage(STAGED).read, publication.staged
+        if staged and self.transactions is not None:
+            self.transactions.publish(publication.mark, self.state, entry.id, staged, read)
+        elif staged:
+            since = {
+                TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)
+            }
+            frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
+            self.publisher.publish(frames, since)
+        for name, sink in publication.tables:
+            self.tables.write(sink, unstaged_rows(read(name)), entry.id, self.state)
 
 
 def mark_topic(topology: Graph, config: StreamsConfig) -> str:

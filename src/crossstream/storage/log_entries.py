@@ -12,6 +12,8 @@ FORMAT = 2
 
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
+StagedRows = tuple[str, str]
+"""Rows that wait to be written to a table: file, sink."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
@@ -121,12 +123,14 @@ class Commit(msgspec.Struct, frozen=True):
 class Publication(msgspec.Struct, frozen=True):
     """What a batch has become: the commit, and what is published before it; its files by their names alone.
 
-    ``mark``: the topic of Kafka with whose first partition the transaction says which batch it is.
+    ``mark``: the topic of Kafka with whose first partition the transaction says which batch it is. ``tables``: rows for
+    Delta and Iceberg tables.
     """
 
     commit: Commit
     staged: tuple[StagedFrame, ...]
     mark: str = ""
+    tables: tuple[StagedRows, ...] = ()
 
 
 class BatchEntry(msgspec.Struct, frozen=True):
@@ -134,7 +138,8 @@ class BatchEntry(msgspec.Struct, frozen=True):
 
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
-    ``publication``: of a batch with rows of DataFrames, or with results for transactions, once these are published.
+    ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
+    published.
     """
 
     id: int

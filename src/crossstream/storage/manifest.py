@@ -138,11 +138,16 @@ def _times(run: Run) -> tuple[int, int] | None:
 
 def read_run(storage: Storage, ref: SegmentRef) -> Run:
     """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
+    return _opened(checked_run(storage, ref), ref)
+
+
+def checked_run(storage: Storage, ref: SegmentRef) -> pa.Buffer:
+    """The bytes of a run file; `StateError` if it is missing or not byte for byte what was written."""
 
     def whole(data: pa.Buffer) -> pa.Buffer | None:
         return data if data.size == ref.size and _digest(data) == ref.checksum else None
 
-    return _opened(_sound(storage, ref.file, "run file", whole), ref)
+    return _sound(storage, ref.file, "run file", whole)
 
 
 def map_run(storage: Storage, ref: SegmentRef) -> Run:

@@ -302,7 +302,7 @@ def test_numbers_without_bytes() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        "strin",
+        "strang",
         "{",
         {"type": "record", "name": "R"},
         {"type": "record", "name": "1R", "fields": []},

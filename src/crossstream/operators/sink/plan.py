@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crossstream.graph.nodes import FrameSink, Sink
+from crossstream.graph.nodes import FrameSink, Sink, TableSink
 from crossstream.graph.traversal import MergePoint, by_topic
 from crossstream.planning.builder import PlanBuilder, branches_of, forks_of, gather
 from crossstream.planning.plan import Flow
@@ -52,6 +52,6 @@ def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicO
     return TopicOrder(sinks, forks_of(builder, point, number))
 
 
-def plan_frame_sink(builder: PlanBuilder, node: FrameSink) -> None:
+def plan_frame_sink(builder: PlanBuilder, node: FrameSink | TableSink) -> None:
     parent = builder.flow(node.parents[0])
     builder.steps.append(FrameSinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))

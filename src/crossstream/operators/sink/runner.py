@@ -163,6 +163,7 @@ class SinkRunner(Runner):
             )
             self.task.shared.setdefault((self.step.shares, topic), []).append((node.name, written))
         self.task.report.count_out(node.name, records.num_rows)
+        self.task.report.note_newest(node.name, int(changes.ts.max()))
 
 
 def _records(key: pa.Array, value: pa.Array, ts: np.ndarray, headers: pa.Array) -> pa.RecordBatch:
@@ -210,7 +211,7 @@ class FrameSinkRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> None:
-        node: graph.FrameSink = self.node
+        node = self.node
         bare = replace(changes, old=None, extra={})
         for part in ("key", "value"):
             bare = self._held(node, bare, part) if bare.rows else bare
@@ -222,8 +223,9 @@ class FrameSinkRunner(Runner):
         if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
+            self.task.report.note_newest(node.name, int(bare.ts.max()))
 
-    def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
+    def _held(self, node: graph.Node, changes: Changes, part: Literal["key", "value"]) -> Changes:
         """The records in wire form, without those whose key or value fits in no column."""
         serde = getattr(node, part)
         changes = self.writable(changes, part, serde)

@@ -64,6 +64,7 @@ class Reader:
         timed = self._timed(decoded) if decoded.rows else decoded
         if not timed.rows:
             return None
+        self.failures.report.note_newest(self.step.node, int(timed.ts.max()))
         major = running_maximum(timed.ts, self.newest)
         self.newest = int(major[-1])
         admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))

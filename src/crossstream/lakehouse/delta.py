@@ -1,0 +1,122 @@
+"""A Delta table, by delta-rs: no JVM, no jars. The mark is the table's application transaction (``txn`` action)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from crossstream.columns.flat import DELETED, keys_of
+from crossstream.graph.nodes import TableSink
+from crossstream.once import BatchMark
+
+KEY = "crossstream.key"
+"""The table's setting that has the columns of its key."""
+
+
+@dataclass(slots=True)
+class DeltaSink:
+    """Writes one Delta table. The table is opened again where another writer may have committed."""
+
+    node: TableSink
+    _table: DeltaTable | None = field(default=None)
+
+    conflicts: tuple[type[Exception], ...] = (CommitFailedError,)
+
+    def open(self) -> bool:
+        """Opens the newest version; False: there is no table."""
+        with suppress(TableNotFoundError):
+            if self._table is None:
+                self._table = DeltaTable(self.node.table, storage_options=dict(self.node.options))
+            else:
+                self._table.update_incremental()
+            return True
+        self._table = None
+        return False
+
+    def create(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
+        with suppress(TypeError):
+            self._table = DeltaTable.create(
+                self.node.table,
+                Schema.from_arrow(schema),
+                mode="ignore",
+                partition_by=list(self.node.partition_by) or None,
+                storage_options=dict(self.node.options),
+                configuration={KEY: "\n".join(keys)} if keys else None,
+                raise_if_key_not_exists=False,
+            )
+        self._table = None
+        self.open()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema(self._opened.schema())
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        text = self._opened.metadata().configuration.get(KEY)
+        return tuple(text.split("\n")) if text else None
+
+    def add_columns(self, fields: list[pa.Field]) -> None:
+        self._opened.alter.add_columns([Field.from_arrow(field) for field in fields])
+        self.open()
+
+    def newest(self, mark: BatchMark) -> int | None:
+        """The newest batch of the mark's writer and state that the table has."""
+        return self._opened.transaction_version(_writer(mark))
+
+    def write(self, rows: pa.Table, mark: BatchMark) -> None:
+        table = self._opened
+        noted = {
+            "crossstream.writer": mark.writer,
+            "crossstream.state": mark.state,
+            "crossstream.batch": str(mark.batch),
+        }
+        properties = CommitProperties(noted, app_transactions=[Transaction(_writer(mark), mark.batch)])
+        if DELETED not in rows.column_names:
+            write_deltalake(table, rows, mode="append", commit_properties=properties)
+            return
+        keys = keys_of(rows)
+        same = "=" if len(keys) == 1 else "IS NOT DISTINCT FROM"  # fields of a struct may be null
+        columns = [name for name in rows.column_names if name != DELETED]
+        values: dict[str, Any] = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
+        values.update({_quoted(name): "NULL" for name in self.schema.names if name not in columns})
+        merge = table.merge(
+            rows,
+            " AND ".join(f"(t.{_quoted(key)} {same} s.{_quoted(key)})" for key in keys),
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=False,
+            commit_properties=properties,
+        )
+        (
+            merge.when_matched_delete(f"s.{DELETED}")
+            .when_matched_update(values)
+            .when_not_matched_insert(values, f"NOT s.{DELETED}")
+            .execute()
+        )
+
+    def reset(self, mark: BatchMark) -> None:
+        self.write(self.schema.empty_table(), mark)
+        self.open()
+
+    def close(self) -> None:
+        self._table = None
+
+    @property
+    def _opened(self) -> DeltaTable:
+        assert self._table is not None
+        return self._table
+
+
+def _writer(mark: BatchMark) -> str:
+    """The id of the application transaction: batches of other state are others."""
+    return f"crossstream/{mark.writer}/{mark.state}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

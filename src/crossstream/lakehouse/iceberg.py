@@ -1,0 +1,210 @@
+"""An Iceberg table, by PyIceberg: no JVM, no jars. The mark is a setting of the table, set in the commit of the batch.
+
+The newest snapshot would lose it when snapshots expire. Each snapshot of a batch has it in its summary as well, for
+readers that go back in time. Changes by key are one snapshot: the data files that have rows of these keys are written
+again without them (copy on write), because PyIceberg writes no delete files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
+
+from crossstream.columns.flat import DELETED, keys_of
+from crossstream.graph.nodes import TableSink
+from crossstream.once import BatchMark
+
+KEY = "crossstream.key"
+"""The table's setting that has the columns of its key."""
+FEW_KEYS = 200
+"""As many values of a column PyIceberg compares with the bounds of a file."""
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What the table's setting has."""
+
+    state: str
+    batch: int
+
+
+@dataclass(slots=True)
+class IcebergSink:
+    """Writes one Iceberg table. The table is opened again where another writer may have committed."""
+
+    node: TableSink
+    _catalog: Catalog | None = field(default=None)
+    _table: Table | None = field(default=None)
+
+    conflicts: tuple[type[Exception], ...] = (CommitFailedException, ValidationException)
+
+    def open(self) -> bool:
+        """Opens the newest version; False: there is no table."""
+        try:
+            if self._table is None:
+                self._table = self._known.load_table(self.node.table)
+            else:
+                self._table.refresh()
+        except NoSuchTableError:
+            self._table = None
+        return self._table is not None
+
+    def create(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
+        namespace = self.node.table.rpartition(".")[0]
+        if namespace:
+            self._known.create_namespace_if_not_exists(namespace)
+        properties = {KEY: "\n".join(keys)} if keys else {}
+        self._table = self._known.create_table_if_not_exists(self.node.table, schema, properties=properties)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._opened.schema().as_arrow()
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        text = self._opened.properties.get(KEY)
+        return tuple(text.split("\n")) if text else None
+
+    def add_columns(self, fields: list[pa.Field]) -> None:
+        with self._opened.update_schema() as update:
+            update.union_by_name(pa.schema(fields))
+        self.open()
+
+    def newest(self, mark: BatchMark) -> int | None:
+        """The newest batch of the mark's writer and state that the table has."""
+        text = self._opened.properties.get(_setting(mark))
+        try:
+            found = msgspec.json.decode(text or "", type=_Mark)
+        except msgspec.MsgspecError:
+            return None
+        return found.batch if found.state == mark.state else None
+
+    def write(self, rows: pa.Table, mark: BatchMark) -> None:
+        table, summary = (
+            self._opened,
+            {f"{_setting(mark)}.batch": str(mark.batch), "crossstream.state": mark.state},
+        )
+        added, deleted = rows, None
+        if DELETED in rows.column_names:
+            added = rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
+            deleted = rows.select(keys_of(rows))
+        # In memory alone: PyIceberg would try again by itself, without a look at the mark.
+        table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        with table.transaction() as transaction:
+            transaction.set_properties(_noted(mark))
+            touched = [] if deleted is None else list(_rewritten(table, deleted))
+            if touched:
+                _overwrite(transaction, table, added, touched, summary)
+            elif added.num_rows:
+                transaction.append(added, snapshot_properties=summary)
+
+    def reset(self, mark: BatchMark) -> None:
+        with self._opened.transaction() as transaction:
+            transaction.set_properties(_noted(mark))
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+        self._catalog = self._table = None
+
+    @property
+    def _known(self) -> Catalog:
+        if self._catalog is None:
+            properties = dict(self.node.options)
+            self._catalog = load_catalog(properties.pop("name", "default"), **properties)
+        return self._catalog
+
+    @property
+    def _opened(self) -> Table:
+        assert self._table is not None
+        return self._table
+
+
+Rewritten = tuple[FileScanTask, pa.Table]
+"""A data file, and the rows of it that stay."""
+
+
+def _rewritten(table: Table, gone: pa.Table) -> Iterator[Rewritten]:
+    """The data files that have rows of these keys."""
+    if table.current_snapshot() is None:
+        return
+    keys = gone.column_names
+    wanted = pl.DataFrame(gone)
+    for task in table.scan(row_filter=_near(gone)).plan_files():
+        there = _read(table, task, keys).cast(gone.schema)
+        kept = pl.DataFrame(there).with_row_index("__row").join(wanted, on=keys, how="anti", nulls_equal=True)
+        if len(kept) < there.num_rows:
+            rows = _read(table, task, table.schema().as_arrow().names)
+            yield task, rows.take(kept["__row"].sort().to_arrow())
+
+
+def _near(gone: pa.Table) -> BooleanExpression:
+    """What is true of all rows of these keys, and may be of others: it leaves out files."""
+    found: BooleanExpression = AlwaysTrue()
+    for name in gone.column_names:
+        column = gone[name]
+        if column.null_count or pa.types.is_boolean(column.type) or pa.types.is_binary(column.type):
+            continue
+        values = pc.unique(column)
+        if len(values) <= FEW_KEYS:
+            found = And(found, In(name, values.to_pylist()))  # type: ignore[call-arg]
+        elif not pa.types.is_floating(column.type):
+            bounds = pc.min_max(column)
+            least, most = bounds["min"].as_py(), bounds["max"].as_py()
+            found = And(found, GreaterThanOrEqual(name, least))  # type: ignore[call-arg]
+            found = And(found, LessThanOrEqual(name, most))  # type: ignore[call-arg]
+    return found
+
+
+def _read(table: Table, task: FileScanTask, columns: list[str]) -> pa.Table:
+    """All rows of a data file, in their order."""
+    schema = table.schema().select(*columns)
+    return ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+
+
+def _overwrite(
+    transaction: Transaction, table: Table, added: pa.Table, touched: list[Rewritten], summary: dict[str, str]
+) -> None:
+    """One snapshot: data files without what is gone, and the rows that are new."""
+    whole = table.schema().as_arrow()
+    parts = [_as(rows, whole) for rows in (added, *(kept for _, kept in touched)) if rows.num_rows]
+    with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
+        snapshot.commit_uuid = uuid.uuid4()
+        if hasattr(snapshot, "delete_by_predicate"):
+            snapshot.delete_by_predicate(AlwaysTrue())
+        for task, _ in touched:
+            snapshot.delete_data_file(task.file)
+        if parts:
+            rows = pa.concat_tables(parts)
+            metadata = transaction.table_metadata
+            for file in _dataframe_to_data_files(metadata, rows, table.io, write_uuid=snapshot.commit_uuid):
+                snapshot.append_data_file(file)
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with these columns; those that they do not have are null."""
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _noted(mark: BatchMark) -> dict[str, str]:
+    return {_setting(mark): msgspec.json.encode(_Mark(mark.state, mark.batch)).decode()}
+
+
+def _setting(mark: BatchMark) -> str:
+    return f"crossstream.{mark.application}.{mark.sink}"

@@ -1,0 +1,273 @@
+"""The Delta and Iceberg tables of an application: checked, created, and written batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from time import sleep
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from crossstream.columns.flat import DELETED, Layout, NoSuchColumn, flat_rows, keys_of, layout_of, table_type
+from crossstream.errors import CrossStreamError, SinkError, StateError, type_and_text
+from crossstream.graph.nodes import Graph, TableSink
+from crossstream.once import BatchMark
+from crossstream.runtime.shuffle_codec import unpack
+from crossstream.storage.files import BufferList
+
+T = TypeVar("T")
+
+ATTEMPTS, PAUSE_SECONDS = 8, 0.2
+"""How often a commit is tried that other writers of the table are in the way of, and the first pause."""
+
+
+class Writer(Protocol):
+    """One table. `newest`, `schema`, `key` and the others count for the version that was opened last."""
+
+    conflicts: tuple[type[Exception], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns of the key that the table was created with; None: it says nothing of it."""
+
+    def open(self) -> bool:
+        """Opens the newest version; False: there is no table."""
+
+    def create(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
+        """Creates the table, if there is none, and opens it."""
+
+    def add_columns(self, fields: list[pa.Field]) -> None:
+        """Adds columns that may be null."""
+
+    def newest(self, mark: BatchMark) -> int | None:
+        """The newest batch of the mark's writer and state that the table has."""
+
+    def write(self, rows: pa.Table, mark: BatchMark) -> None:
+        """Writes rows and mark in one commit."""
+
+    def reset(self, mark: BatchMark) -> None:
+        """Writes the mark of an earlier batch, and no rows."""
+
+    def close(self) -> None:
+        """Closes what it has opened."""
+
+
+def layout(node: TableSink) -> Layout:
+    """The columns of a sink's table. Raises `NoSuchColumn`."""
+    key = None if node.key is None else node.key.dtype
+    value = None if node.value is None else node.value.dtype
+    assert value is not None, "checked when the sink was made"
+    return layout_of(node.form, key, value, node.keys, node.timestamp)
+
+
+class Tables:
+    """The tables that the sinks of a topology write, each opened when it is first needed."""
+
+    def __init__(self, topology: Graph, application: str) -> None:
+        self._sinks = {node.name: node for node in topology if isinstance(node, TableSink)}
+        self._application = application
+        self._state = ""
+        self._writers: dict[str, Writer] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
+    def begin(self, state: str, newest: int, *, restarts: bool = False) -> None:
+        """Before the first batch: creates and checks the tables. ``state``: its id; ``newest``: its last batch.
+
+        ``restarts``: the state may be an older copy, and batches after it are written again.
+
+        Raises `SinkError` CS-654 for a table with other columns or another key, CS-665 if one cannot be opened;
+        `StateError` CS-741 if a table has later batches of this state.
+        """
+        self._state = state
+        for node in self._sinks.values():
+            found = self._guarded(node, partial(self._newest, node, newest))
+            if found is not None and found > newest:
+                if not restarts:
+                    raise _ahead(node, found, newest)
+                self._guarded(node, partial(self._writers[node.name].reset, self._mark(node.name, newest)))
+
+    def rows(self, blobs: Mapping[str, list[bytes]]) -> dict[str, pa.Table]:
+        """What a batch writes: by sink, from records in wire form."""
+        return {name: self._rows(self._sinks[name], blobs[name]) for name in self._sinks if blobs.get(name)}
+
+    def write(self, name: str, rows: pa.Table, batch: int, state: str | None = None) -> None:
+        """Writes the rows of a batch into a sink's table, unless it has that batch.
+
+        Raises `SinkError` CS-654 and CS-665, `StateError` CS-741 where the topology has no such sink.
+        """
+        self._state = self._state if state is None else state
+        node = self._sinks.get(name)
+        if node is None:
+            raise _no_sink(name, batch)
+        self._guarded(node, partial(self._write, node, rows, self._mark(name, batch)))
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+    def _newest(self, node: TableSink, newest: int) -> int | None:
+        columns = layout(node)
+        writer = self._prepared(node, columns.schema, columns.keys)
+        return writer.newest(self._mark(node.name, newest))
+
+    def _write(self, node: TableSink, rows: pa.Table, mark: BatchMark) -> None:
+        pause = PAUSE_SECONDS
+        for attempt in range(ATTEMPTS):
+            writer = self._prepared(
+                node, pa.schema([f for f in rows.schema if f.name != DELETED]), keys_of(rows)
+            )
+            found = writer.newest(mark)
+            if found is not None and found >= mark.batch:
+                return
+            try:
+                writer.write(rows, mark)
+                return
+            except writer.conflicts:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                sleep(pause)
+                pause *= 2
+
+    def _rows(self, node: TableSink, blobs: list[bytes]) -> pa.Table:
+        changes = unpack(blobs, node.key, node.value)
+        try:
+            return flat_rows(changes, layout(node), node.timestamp, upserts=node.upserts)
+        except pa.ArrowException as error:
+            raise SinkError(
+                f"a value does not fit its column of the table: {error}",
+                code="CS-654",
+                where={**node.where, "table": node.table},
+                next="round times to microseconds, or declare another type",
+            ) from error
+        except CrossStreamError as error:
+            raise error.at(**node.where) from error.__cause__
+
+    def _mark(self, name: str, batch: int) -> BatchMark:
+        return BatchMark(self._application, name, self._state, batch)
+
+    def _prepared(self, node: TableSink, wanted: pa.Schema, keys: Sequence[str]) -> Writer:
+        """The writer of the newest version of the table, which has these columns."""
+        if node.name not in self._writers:
+            self._writers[node.name] = _writer_of(node)
+        writer = self._writers[node.name]
+        if not writer.open():
+            writer.create(wanted, tuple(keys) if node.upserts else ())
+        key = writer.key
+        if node.upserts and key is not None and set(key) != set(keys):
+            raise _other_key(node, keys, key)
+        new = self._compared(node, writer.schema, wanted)
+        if new:
+            writer.add_columns(new)
+        return writer
+
+    def _compared(self, node: TableSink, there: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
+        """The columns to add. Raises `SinkError` CS-654 if the table has others."""
+        known = {field.name: field for field in there}
+        differ, new = [], []
+        for field in wanted:
+            found = known.pop(field.name, None)
+            if found is None:
+                new.append(field)
+            elif not _same(node, found.type, field.type):
+                differ.append(f"{field.name} is {found.type} there and {field.type} here")
+        differ += [
+            f"{name} is not null there and missing here" for name, f in known.items() if not f.nullable
+        ]
+        if new and not node.merges_schema:
+            differ += [f"{field.name} {field.type} is missing there" for field in new]
+        if differ:
+            raise _other_columns(node, differ, only_new=bool(new) and len(differ) == len(new))
+        return new
+
+    def _guarded(self, node: TableSink, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except CrossStreamError:
+            raise
+        except Exception as error:
+            raise SinkError(
+                f"the {node.form.capitalize()} table cannot be written: {type_and_text(error)}",
+                code="CS-665",
+                where={**node.where, "table": node.table},
+                next="check the table and the rights on it, then start again: what the table has is not written twice",
+            ) from error
+
+
+def staged_rows(rows: pa.Table) -> BufferList:
+    """The rows as a file."""
+    out = BufferList()
+    with pa.ipc.new_stream(out, rows.schema) as stream:
+        stream.write_table(rows)
+    return out
+
+
+def unstaged_rows(data: Any) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _same(node: TableSink, there: pa.DataType, wanted: pa.DataType) -> bool:
+    try:
+        return bool(table_type(node.form, there, "") == wanted)
+    except NoSuchColumn:
+        return False
+
+
+def _writer_of(node: TableSink) -> Writer:
+    if node.form == "delta":
+        from crossstream.lakehouse.delta import DeltaSink
+
+        return DeltaSink(node)
+    from crossstream.lakehouse.iceberg import IcebergSink
+
+    return IcebergSink(node)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _other_columns(node: TableSink, differ: Sequence[str], *, only_new: bool) -> SinkError:
+    return SinkError(
+        f"the table has other columns: {'; '.join(differ)}",
+        code="CS-654",
+        where={**node.where, "table": node.table},
+        next='pass schema_mode="merge", which adds columns'
+        if only_new
+        else "write another table, or change the types before: map_values(…)",
+    )
+
+
+def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> SinkError:
+    return SinkError(
+        f"the table has another key: {_listed(there)}, and not {_listed(keys)}",
+        code="CS-654",
+        where={**node.where, "table": node.table},
+        next="write another table, or name the columns of its key: key=…",
+    )
+
+
+def _ahead(node: TableSink, found: int, newest: int) -> StateError:
+    return StateError(
+        f"the table has batch {found} of this state, whose last batch is {newest}: the state is an older copy",
+        code="CS-741",
+        where={**node.where, "table": node.table},
+        next="restore the table to the version before, too; "
+        'on_lost_state="restart" continues from the older state: streams are appended again from there',
+    )
+
+
+def _no_sink(name: str, batch: int) -> StateError:
+    return StateError(
+        f"batch {batch} was being written to the table of {name!r}, and the topology has no such sink",
+        code="CS-741",
+        where={"operator": name},
+        next="start once with the topology before, which writes the rest of the batch; then change it",
+    )

@@ -1,0 +1,105 @@
+"""An application at one moment, as plain data: what metrics and the page show."""
+
+from __future__ import annotations
+
+import msgspec
+
+BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds (s) of the buckets that the time of a batch is counted in."""
+
+RECENT = 60
+"""So many batches are kept with their phases."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A batch that was committed. ``time``: of its commit, seconds since the epoch; ``phases``: milliseconds."""
+
+    batch: int
+    time: float
+    rows: int
+    seconds: float
+    phases: dict[str, float]
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A batch that runs. ``since``: seconds since the epoch; ``records``: how many it takes from topics."""
+
+    batch: int
+    since: float
+    records: int
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts are since the start of the application. Times are seconds since the epoch, ``newest_…`` milliseconds.
+
+    ``read``, ``written``: records of sources and sinks; ``rows_in``, ``rows_out``: by operator. ``dropped``: by
+    operator and reason. ``buckets``: batches by their time, one more than `BOUNDS`. ``lag``: by topic and partition.
+    ``newest_read``, ``newest_written``: the latest timestamp of a record, by source and by sink. ``skew``: the rows
+    of the largest state partition of a store, as a multiple of the mean. ``from_folder``: known from the state alone.
+    """
+
+    application: str
+    time: float
+    status: str
+    started: float = 0.0
+    read: int = 0
+    written: int = 0
+    dead_letters: int = 0
+    batches: int = 0
+    batch_seconds: float = 0.0
+    buckets: tuple[int, ...] = ()
+    rows_in: dict[str, int] = {}
+    rows_out: dict[str, int] = {}
+    dropped: dict[str, dict[str, int]] = {}
+    matched: dict[str, int] = {}
+    unmatched: dict[str, int] = {}
+    phases: dict[str, float] = {}
+    lag: dict[str, dict[int, int]] = {}
+    newest_read: dict[str, int] = {}
+    newest_written: dict[str, int] = {}
+    state_rows: dict[str, int] = {}
+    state_bytes: dict[str, int] = {}
+    skew: dict[str, float] = {}
+    running: Running | None = None
+    last: Done | None = None
+    recent: tuple[Done, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    from_folder: bool = False
+
+    @property
+    def total_lag(self) -> int:
+        """Records of all partitions that wait."""
+        return sum(sum(partitions.values()) for partitions in self.lag.values())
+
+    @property
+    def result_age(self) -> float | None:
+        """Seconds since the timestamp of the newest result; None: there is none yet."""
+        return None if not self.newest_written else self.time - max(self.newest_written.values()) / 1000
+
+
+def skew_of(state: dict[str, tuple[int, int]], partitions: int) -> dict[str, float]:
+    """By store the rows of its largest state partition, over the mean. ``state``: (rows, bytes) by ``store/partition``.
+
+    >>> skew_of({"shops/0": (30, 100), "shops/1": (10, 100)}, 2)
+    {'shops': 1.5}
+    """
+    rows: dict[str, list[int]] = {}
+    for place, (count, _) in state.items():
+        rows.setdefault(place.rpartition("/")[0], []).append(count)
+    return {
+        store: round(max(counts) * partitions / sum(counts), 3)
+        for store, counts in rows.items()
+        if sum(counts)
+    }
+
+
+def by_store(state: dict[str, tuple[int, int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows and bytes of each store; ``state`` as in `skew_of`."""
+    rows: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for place, (count, size) in sorted(state.items()):
+        store = place.rpartition("/")[0]
+        rows[store] = rows.get(store, 0) + count
+        sizes[store] = sizes.get(store, 0) + size
+    return rows, sizes

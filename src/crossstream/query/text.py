@@ -1,0 +1,127 @@
+"""Keys and values as text and as JSON, and text as keys: for the command line and the page.
+
+JSON has no bytes: bytes that are UTF-8 are shown as text, others as ``{"base64": …}``; both can be typed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from crossstream.errors import ConfigError, SerdeError
+from crossstream.serdes import Serde
+from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
+
+_BASE64 = "base64"
+
+
+def to_plain(value: Any) -> Any:
+    """The value as JSON can hold it; dataclasses and structs become dicts."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return from_bytes(bytes(value))
+    if isinstance(value, LeftOrRight):
+        return list(map(to_plain, value))
+    return msgspec.to_builtins(value, enc_hook=str, str_keys=True)
+
+
+def to_json(value: Any) -> str:
+    """The value as compact JSON."""
+    return msgspec.json.encode(to_plain(value)).decode()
+
+
+def from_bytes(data: bytes) -> Any:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {_BASE64: base64.b64encode(data).decode()}
+
+
+def to_bytes(value: Any) -> bytes | None:
+    """Reverses `from_bytes`. Raises `ValueError`."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+        try:
+            return base64.b64decode(value[_BASE64], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"not base64: {error}") from error
+    raise ValueError('write bytes as text, or as {"base64": …}')
+
+
+def from_plain(serde: Serde, value: Any) -> Any:
+    """What the serde takes for a JSON value. Raises `ValueError`."""
+    if value is None:
+        return None
+    if serde.name == "bytes":
+        return to_bytes(value)
+    if serde.name != "uuid":
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"write a UUID as text, not as {to_json(value)}")
+    return UUID(value)
+
+
+def parse_key(serde: Serde | None, text: str) -> Any:
+    """The key that a text means; `ConfigError` CS-281 if it cannot be a key of the store.
+
+    For a JSON key it is JSON if the serde accepts it, else a text: quotes make it a text in any case.
+    """
+    try:
+        if serde is None:
+            raise ValueError("its keys have no serde")
+        return _key(serde, text)
+    except (ValueError, KeyError, SerdeError) as error:
+        raise ConfigError(
+            f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
+            code="CS-281",
+            where={"serde": None if serde is None else serde.name},
+            next="type a key as `crossstream query STATE_DIR STORE` shows it",
+        ) from error
+
+
+def _key(serde: Serde, text: str) -> Any:
+    name = serde.name
+    if isinstance(serde, LeftOrRightSerde):
+        return _left_or_right(serde, text.encode())
+    if name.startswith("json"):
+        with suppress(SerdeError):
+            key = serde.deserialize(text.encode())
+            if key is not None:
+                return key
+        return serde.deserialize(json.dumps(text).encode())
+    if name == "bytes":
+        with suppress(ValueError):
+            return to_bytes(json.loads(text)) if text.startswith("{") else text.encode()
+        return text.encode()
+    if name.startswith("int"):
+        return int(text)
+    if name.startswith("float"):
+        return float(text)
+    if name == "boolean":
+        return {"true": True, "false": False}[text.lower()]
+    return from_plain(serde, text)
+
+
+def _left_or_right(serde: LeftOrRightSerde, text: bytes) -> LeftOrRight:
+    """A key of one of two tables, as `to_json` shows it. Raises `ValueError`, `SerdeError`."""
+    try:
+        left, right = map(bytes, msgspec.json.decode(text, type=tuple[msgspec.Raw, msgspec.Raw]))
+    except msgspec.MsgspecError as error:
+        raise ValueError("a key of one of two tables is [key, null] or [null, key]") from error
+    key = LeftOrRight(_from_json(serde.left, left), _from_json(serde.right, right))
+    serde.serialize(key)
+    return key
+
+
+def _from_json(serde: Serde, text: bytes) -> Any:
+    if isinstance(serde, LeftOrRightSerde) and text != b"null":
+        return _left_or_right(serde, text)
+    return serde.deserialize(text) if serde.name.startswith("json") else from_plain(serde, json.loads(text))

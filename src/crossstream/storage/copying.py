@@ -1,0 +1,189 @@
+"""Copies of state, also while its application runs: a backup, its way back, and a fork for a second application.
+
+Runs and manifests never change, so a copy of those of one commit is what was there after its batch. On one file system
+a hard link is enough: each folder deletes its own names only. Else files are copied, forced to the disk, and checked.
+
+The application may delete files of the commit meanwhile, when later batches need them no more. Then the next attempt
+takes a newer commit, for which most files are there already. The commit is the last file that is written: a copy that
+was interrupted has none, and no application takes it for a new folder.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from crossstream.errors import StateError
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import in_threads, make_folder, partition_folder, rights_in
+from crossstream.storage.log_entries import Application, Commit
+from crossstream.storage.manifest import SegmentRef, checked_run, read_manifest
+from crossstream.storage.root import Place, StateRoot, root_of
+
+ATTEMPTS = 100
+"""How often a newer commit is tried. Each attempt copies only what the one before has not."""
+_BY_PEOPLE = ("lock", "spark.log", "lost+found")
+"""Files that may be in a folder that counts as empty."""
+
+
+@dataclass(slots=True)
+class Copied:
+    """What was copied. ``files``, ``size``: of its runs; ``linked``: how many of them are hard links."""
+
+    application: Application
+    commit: Commit
+    files: int = 0
+    size: int = 0
+    linked: int = 0
+
+
+def copy_state(source: Place, target: Place, *, links: bool, owner: str = "") -> Copied:
+    """Copies the newest commit of the state in ``source`` to an empty ``target``.
+
+    ``links``: makes hard links where it can. ``owner``: another application that the copy belongs to, as other state
+    with an id of its own. Raises `StateError`: CS-713 nothing is committed, CS-720 or CS-723 for a target in use or
+    not empty, CS-701 damaged.
+    """
+    here, there = root_of(source, cached=False), root_of(target, cached=False)
+    found = _checked(here)
+    _refuse_used(there)
+    log = BatchLog(there, durable=True)
+    log.lock(f"a copy of {here}", None if here.is_remote else rights_in(here.here))
+    try:
+        _refuse_used(there)
+        state_id = uuid.uuid4().hex if owner else found.state_id
+        application = replace(
+            found, application_id=owner or found.application_id, state_id=state_id, committed=True
+        )
+        log.write_application(application)
+        return _Copy(here, there, log, links).run(application)
+    finally:
+        log.unlock()
+
+
+def _checked(root: StateRoot) -> Application:
+    log = BatchLog(root)
+    found = log.application()
+    if found is None or log.last_commit() is None:
+        raise StateError(
+            "there is no committed batch here to copy",
+            code="CS-713",
+            where={"folder": str(root)},
+            next="give the state_dir of an application that has run",
+        )
+    if found.frames:
+        raise StateError(
+            "the state has the checkpoint of DataFrame sources, which Spark writes by itself",
+            code="CS-723",
+            where={"folder": str(root)},
+            next="stop the application and copy the whole folder, for instance with cp -a",
+        )
+    return found
+
+
+def _refuse_used(root: StateRoot) -> None:
+    names = (
+        root.names("")
+        if not root.is_remote
+        else sorted(name for _, all_ in root.tree("").items() for name in all_)
+    )
+    used = [name for name in names if name not in (*_BY_PEOPLE, "lease.json")]
+    if used:
+        raise StateError(
+            f"the target of the copy is not empty: it has {used[0]}",
+            code="CS-723",
+            where={"folder": str(root)},
+            next="name a folder that does not exist yet, or an empty one",
+        )
+
+
+@dataclass(slots=True)
+class _Copy:
+    source: StateRoot
+    target: StateRoot
+    log: BatchLog
+    links: bool
+    _done: dict[str, tuple[int, bool]] = field(default_factory=dict)
+
+    def run(self, application: Application) -> Copied:
+        read = BatchLog(self.source)
+        for _ in range(ATTEMPTS):
+            commit = read.newest()
+            try:
+                used = set(in_threads(lambda one: self._version(*one), _versions(commit)))
+            except (StateError, FileNotFoundError):
+                if read.newest().id == commit.id:
+                    raise
+                continue  # retired while it was copied
+            return self._committed(application, commit, frozenset().union(*used))
+        raise StateError(
+            f"the application deletes its files faster than they can be copied: {ATTEMPTS} batches were tried",
+            code="CS-713",
+            where={"folder": str(self.source)},
+            next="set a larger retain_batches, or stop the application meanwhile",
+        )
+
+    def _committed(self, application: Application, commit: Commit, used: frozenset[str]) -> Copied:
+        self.target.delete(*sorted(self._done.keys() - used))
+        self.log.settle(used)
+        self.log.write_commit(commit)
+        copied = [self._done[name] for name in used if name.endswith(".arrow")]
+        return Copied(
+            application, commit, len(copied), sum(size for size, _ in copied), sum(one for _, one in copied)
+        )
+
+    def _version(self, store: str, partition: int, manifest: str) -> frozenset[str]:
+        """Copies a manifest and its runs; their names below the root."""
+        folder = partition_folder(store, partition)
+        storage = self.source.storage(folder)
+        try:
+            segments = {
+                ref.file: ref for level in read_manifest(storage, manifest).levels for ref in level.segments
+            }
+            for ref in segments.values():
+                self._file(folder, ref.file, ref)
+            self._file(folder, manifest, None)
+        except StateError as error:
+            raise error.at(store=store, partition=partition, folder=str(self.source)) from None
+        return frozenset(f"{folder}/{name}" for name in (*segments, manifest))
+
+    def _file(self, folder: str, name: str, ref: SegmentRef | None) -> None:
+        path = f"{folder}/{name}"
+        if path in self._done:
+            return
+        storage, target = self.source.storage(folder), self.target.storage(folder)
+        size = 0 if ref is None else ref.size
+        if self._link(path):
+            self._done[path] = (size, True)
+            return
+        target.write(name, storage.read(name) if ref is None else checked_run(storage, ref))
+        self.target.settled()
+        if ref is None:
+            read_manifest(target, name)
+        else:
+            checked_run(target, ref)
+        self._done[path] = (size, False)
+
+    def _link(self, path: str) -> bool:
+        """Makes a hard link, if this is asked for and both are on one file system."""
+        if not self.links or self.source.is_remote or self.target.is_remote:
+            return False
+        old, new = Path(self.source.here / path), Path(self.target.here / path)
+        make_folder(new.parent, rights_in(self.target.here) or 0o600)
+        try:
+            os.link(old, new)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return False
+        return True
+
+
+def _versions(commit: Commit) -> Iterator[tuple[str, int, str]]:
+    for store, names in commit.versions.items():
+        yield from ((store, partition, name) for partition, name in names.items())

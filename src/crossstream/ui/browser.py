@@ -1,0 +1,75 @@
+"""Rows of a store for the page: of a key, a range, a prefix, as of a batch, and how a row changed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from crossstream.errors import ConfigError
+from crossstream.query.store import StoreReader
+from crossstream.query.text import parse_key, to_plain
+from crossstream.storage.commit_log import BatchLog
+
+ROWS = 100
+"""The most rows of an answer."""
+BATCHES = 50
+"""A row is looked up in so many kept batches, the newest ones."""
+
+Open = Callable[[str, int | None], StoreReader]
+"""Opens a store by name, as of a batch or of the newest one."""
+
+Operation = Literal["get", "range", "prefix", "all"]
+
+
+def rows(store: StoreReader, operation: str, first: str, last: str, most: int) -> dict[str, Any]:
+    """Rows as plain data, and whether there are more. ``most``: the largest store whose rows are all looked at.
+
+    Raises `ConfigError` CS-281 for a key that is not valid, or a store that is too large to be searched.
+    """
+    if operation == "get":
+        found: Iterable[tuple[Any, Any]] = of_key(store, first)
+    else:
+        if (count := store.approximate_count()) > most:
+            raise ConfigError(
+                f"{store.name} has up to {count:,} rows, too many to be searched here",
+                code="CS-281",
+                next="ask for a key, or use `crossstream query` or `crossstream ui` on the state folder",
+            )
+        keys = [parse_key(store.key, text) if text else None for text in (first, last)]
+        if operation == "range":
+            found = store.range(*keys)
+        elif operation == "prefix" and keys[0] is not None:
+            found = store.prefix(keys[0])
+        else:
+            found = store.all()
+    shown = list(itertools.islice(found, ROWS + 1))
+    return {"rows": [_plain(row) for row in shown[:ROWS]], "more": len(shown) > ROWS}
+
+
+def of_key(store: StoreReader, text: str) -> list[tuple[Any, Any]]:
+    """The row of a key, or its records, windows or sessions."""
+    key = parse_key(store.key, text)
+    if store.by_time is not None:
+        found = store.fetch(key)
+        places = store.by_time.places(found)
+        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
+    value = store.get(key)
+    return [] if value is None else [(key, value)]
+
+
+def changes(open_store: Open, log: BatchLog, name: str, text: str) -> dict[str, Any]:
+    """What a key had after each kept batch, without those that changed nothing; oldest first."""
+    kept = log.commits()[-BATCHES:]
+    steps: list[dict[str, Any]] = []
+    before: list[Any] | None = None
+    for batch in kept:
+        present = [_plain(row) for row in of_key(open_store(name, batch), text)]
+        if present != before:
+            steps.append({"batch": batch, "time": log.commit(batch).time, "rows": present})
+        before = present
+    return {"batches": [kept[0], kept[-1]] if kept else [], "changes": steps}
+
+
+def _plain(row: tuple[Any, Any]) -> list[Any]:
+    return [to_plain(row[0]), to_plain(row[1])]

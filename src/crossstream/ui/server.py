@@ -1,0 +1,288 @@
+"""The web server of the page: Starlette in a thread of its own, and a thread that observes once a second.
+
+It answers reading requests only. On an address of this machine alone it answers to that name only, so that no web page
+of another origin can ask through the browser. On any other address a token is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossstream.errors import CrossStreamError
+from crossstream.metrics.extras import needs, not_opened
+from crossstream.ui import browser
+from crossstream.ui.history import RINGS
+from crossstream.ui.source import Source
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+logger = logging.getLogger("crossstream.ui")
+
+ASSETS = Path(__file__).with_name("assets")
+TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+COOKIE = "crossstream-token"
+
+SECONDS = 1.0
+"""From one observation to the next while somebody looks; else each second one is left out."""
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Feed:
+    """Observes a source in a thread. ``looking``: how many browsers listen; ``text``: the newest event."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.looking = 0
+        self.text = b""
+        self.number = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="crossstream ui: feed", daemon=True)
+
+    def start(self) -> None:
+        self._look()
+        self._thread.start()
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._stop.wait(SECONDS):
+            turn += 1
+            if self.looking or turn % 2 == 0:
+                self._look(keep=turn % 2 == 0)
+
+    def _look(self, *, keep: bool = True) -> None:
+        try:
+            seen = self.source.observe()
+            self.text = b"data: " + msgspec.json.encode(seen) + b"\n\n"
+            self.number += 1
+            if keep:
+                self.source.keep(seen)
+        except (CrossStreamError, OSError) as error:  # the page is no reason to stop
+            logger.warning("the page could not be brought up to date: %s", error)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        with suppress(CrossStreamError, OSError):
+            self.source.keep(self.source.observe(), last=True)
+        self.source.close()
+
+
+class Page:
+    """Serves until `close`. Raises `ConfigError` CS-201 without the extra ``ui``, or a free port."""
+
+    def __init__(self, host: str, port: int, source: Callable[[], Source], setting: str = "ui_port") -> None:
+        with needs("ui", setting):
+            import starlette  # noqa: F401
+            import uvicorn
+        try:
+            listening = _listening(host, port)
+        except OSError as error:
+            raise not_opened(setting, host, port, error) from error
+        self.token = None if is_loopback(host) else secrets.token_urlsafe(16)
+        self.host, self.port = host, int(listening.getsockname()[1])
+        try:
+            self.feed = Feed(source())
+        except BaseException:
+            listening.close()
+            raise
+        self._closing = threading.Event()
+        app = application(self.feed, self.token, self._closing)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+        self._socket = listening
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listening],), name="crossstream ui: server", daemon=True
+        )
+        self.feed.start()
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser, with the token if one is needed."""
+        host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.port}/" + ("" if self.token is None else f"?token={self.token}")
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Returns when it has been closed, or after some time."""
+        self._thread.join(seconds)
+
+    def close(self) -> None:
+        """Stops serving; connections that are open end."""
+        self._closing.set()
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+        self.feed.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.create_server((host, port), family=family, backlog=64)
+    made.set_inheritable(False)
+    return made
+
+
+def application(feed: Feed, token: str | None, closing: threading.Event) -> Starlette:
+    """The routes, behind the check of who asks."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+
+    source, one_at_a_time = feed.source, threading.Lock()
+
+    def answer(content: bytes, kind: str = "application/json") -> Response:
+        return Response(content, media_type=kind, headers=SECURITY)
+
+    def page(request: Request) -> Response:
+        return answer(_asset("page.html"), "text/html")
+
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        return answer(_asset(name), TYPES[name]) if name in TYPES else Response(status_code=404)
+
+    async def events(request: Request) -> Response:
+        async def lines() -> AsyncIterator[bytes]:
+            feed.looking += 1
+            try:
+                sent = -1
+                while not closing.is_set():
+                    if sent != feed.number:
+                        sent = feed.number
+                        yield feed.text
+                    await asyncio.sleep(0.25)
+            finally:
+                feed.looking -= 1
+
+        return StreamingResponse(lines(), media_type="text/event-stream", headers=SECURITY)
+
+    def observation(request: Request) -> Response:
+        return answer(feed.text.removeprefix(b"data: ").strip())
+
+    def history(request: Request) -> Response:
+        ring = request.query_params.get("span", "minutes")
+        if ring not in RINGS:
+            return Response(status_code=404)
+        return answer(msgspec.json.encode(source.history.read(ring, time.time())))
+
+    def graph(request: Request) -> Response:
+        return answer(source.graph())
+
+    def asked(work: Callable[[Any], Any]) -> Callable[[Request], Response]:
+        def handler(request: Request) -> Response:
+            try:
+                with one_at_a_time:  # a search takes memory
+                    return answer(msgspec.json.encode(work(request.query_params)))
+            except CrossStreamError as error:
+                problem = {"code": error.code, "what": error.what, "next": error.next}
+                return Response(msgspec.json.encode(problem), 400, SECURITY, "application/json")
+
+        return handler
+
+    def rows(query: Any) -> Any:
+        as_of = query.get("as_of", "")
+        store = source.open(query.get("store", ""), int(as_of) if as_of.isdecimal() else None)
+        operation = query.get("operation", "all")
+        return browser.rows(store, operation, query.get("key", ""), query.get("to", ""), source.rows)
+
+    def changes(query: Any) -> Any:
+        return browser.changes(source.open, source.log, query.get("store", ""), query.get("key", ""))
+
+    routes = [
+        Route("/", page),
+        Route("/assets/{name}", asset),
+        Route("/api/events", events),
+        Route("/api/observation", observation),
+        Route("/api/history", history),
+        Route("/api/graph", graph),
+        Route("/api/stores", asked(lambda query: source.stores())),
+        Route("/api/rows", asked(rows)),
+        Route("/api/changes", asked(changes)),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(_Guard, token=token)])
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return (ASSETS / name).read_bytes()
+
+
+class _Guard:
+    """Lets a request through that names this machine, or has the token. The first one with the token gets a cookie."""
+
+    def __init__(self, app: Any, token: str | None) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse, RedirectResponse
+
+        if scope["type"] != "http":
+            return
+        request = Request(scope)
+        if self._token is None:
+            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+            if not is_loopback(host.strip("[]")):
+                await PlainTextResponse("this page answers to localhost only\n", 403)(scope, receive, send)
+                return
+        elif self._fits(request.query_params.get("token")):
+            response = RedirectResponse("/", 303, SECURITY)
+            response.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+            await response(scope, receive, send)
+            return
+        elif not self._fits(request.cookies.get(COOKIE)):
+            text = "open the page at the address that the application has logged: it has a token\n"
+            await PlainTextResponse(text, 401, SECURITY)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _fits(self, given: str | None) -> bool:
+        return given is not None and hmac.compare_digest(given.encode(), str(self._token).encode())

@@ -1,0 +1,200 @@
+"""Where the page gets what it shows: the application of this process, or a state folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from crossstream.errors import CrossStreamError
+from crossstream.metrics.observation import Done, Observation, by_store, skew_of
+from crossstream.query.files import application_of, inspect_state, open_store
+from crossstream.query.store import StoreReader
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.root import LocalRoot, StateRoot
+from crossstream.ui.drawing import Drawing, encoded
+from crossstream.ui.history import History, Rates
+
+LAST, GRAPH, HISTORY = "ui/last.json", "ui/graph.json", "ui/history.bin"
+"""Files in the state folder: what was seen last, the drawing, the course."""
+
+KEEP_SECONDS = 10.0
+"""How often what is seen is written to the state folder."""
+STALE_SECONDS = 30.0
+"""What was written longer ago is of an application that runs no more, or without the page."""
+
+LIVE_ROWS, FOLDER_ROWS = 200_000, 5_000_000
+"""The largest store that is searched for a range or prefix: in the driver, and in a process for the page alone."""
+
+
+class Source:
+    """What the server asks. ``rows``: the largest store that may be searched."""
+
+    rows = FOLDER_ROWS
+
+    def __init__(self, state: StateRoot) -> None:
+        self.state = state
+        self.log = BatchLog(state)
+        self.history = History(state.here / HISTORY)
+
+    def observe(self) -> Observation:
+        """The application now, or as it was seen last."""
+        raise NotImplementedError
+
+    def graph(self) -> bytes:
+        """The drawing as JSON; ``null`` if it is not known."""
+        raise NotImplementedError
+
+    def open(self, name: str, as_of: int | None) -> StoreReader:
+        """A queryable store."""
+        raise NotImplementedError
+
+    def stores(self) -> dict[str, Any]:
+        """The queryable stores, and the batches that they can be read as of."""
+        application = application_of(self.state)
+        named = [
+            {"name": name, "key": one.key.name, "value": one.value.name}
+            for name, one in sorted(application.readers.items())
+        ]
+        return {"stores": named, "batches": self.log.commits()}
+
+    def keep(self, seen: Observation, *, last: bool = False) -> None:
+        """Takes in what was observed; ``last``: nothing follows."""
+
+    def close(self) -> None:
+        """Closes files."""
+        self.history.close()
+
+
+class LiveSource(Source):
+    """The application of this process; what is seen is kept in its state folder, within bounds.
+
+    ``is_ours``: whether the application has locked the state, and so may write there.
+    """
+
+    rows = LIVE_ROWS
+
+    def __init__(
+        self,
+        state: StateRoot,
+        rights: int,
+        observe: Callable[[], Observation],
+        drawing: Drawing,
+        opened: Callable[[str, int | None], StoreReader],
+        is_ours: Callable[[], bool],
+    ) -> None:
+        super().__init__(state)
+        self.history = History(state.here / HISTORY, rights)
+        self._observe = observe
+        self._opened = opened
+        self._is_ours = is_ours
+        self._graph = encoded(drawing)
+        self._rates = Rates()
+        self._kept = 0.0
+        self._has_ended = False
+        self._folder = LocalRoot(state.here)
+
+    def observe(self) -> Observation:
+        return self._observe()
+
+    def graph(self) -> bytes:
+        return self._graph
+
+    def open(self, name: str, as_of: int | None) -> StoreReader:
+        return self._opened(name, as_of)
+
+    def keep(self, seen: Observation, *, last: bool = False) -> None:
+        if self._has_ended or not self._is_ours():
+            return
+        for sample in self._rates.samples(seen):
+            self.history.add(sample)
+        self._has_ended = seen.status in ("failed", "stopped")  # another process may have taken the state
+        if last or self._has_ended or seen.time - self._kept >= KEEP_SECONDS:
+            if not self._kept:
+                self._folder.write(GRAPH, self._graph)
+            self._kept = seen.time
+            self._folder.write(LAST, msgspec.json.encode(seen))
+
+
+class FolderSource(Source):
+    """A state folder: what an application with the page wrote there last, or what its commits say."""
+
+    def __init__(self, state: StateRoot) -> None:
+        super().__init__(state)
+        self._known: tuple[int, Observation] | None = None
+        application_of(state)
+
+    def observe(self) -> Observation:
+        now = time.time()
+        batch = self.log.newest().id
+        last = self._last()
+        if last is not None and (
+            last.last is None or last.last.batch >= batch or now - last.time < STALE_SECONDS
+        ):
+            if now - last.time < STALE_SECONDS or last.status in ("stopped", "failed"):
+                return msgspec.structs.replace(last, from_folder=True)
+            return msgspec.structs.replace(last, status="unseen", running=None, from_folder=True)
+        if self._known is None or self._known[0] != batch:
+            self._known = batch, self._from_commits()
+        return msgspec.structs.replace(self._known[1], time=now)
+
+    def graph(self) -> bytes:
+        try:
+            content = self.state.read(GRAPH)
+            return msgspec.json.encode(msgspec.json.decode(content, type=Drawing))
+        except (OSError, msgspec.MsgspecError, CrossStreamError):
+            return b"null"
+
+    def open(self, name: str, as_of: int | None) -> StoreReader:
+        return open_store(self.state, name, as_of)
+
+    def _last(self) -> Observation | None:
+        try:
+            return msgspec.json.decode(self.state.read(LAST), type=Observation)
+        except (OSError, msgspec.MsgspecError, CrossStreamError):
+            return None
+
+    def _from_commits(self) -> Observation:
+        found = inspect_state(self.state)
+        state = {
+            f"{store}/{partition}": (manifest.rows, manifest.size)
+            for store, manifests in found.stores.items()
+            for partition, manifest in manifests.items()
+        }
+        rows, sizes = by_store(state)
+        recent = tuple(done for batch in found.batches if (done := self._done(batch)) is not None)
+        times = {
+            store: max(manifest.stream_time for manifest in manifests.values())
+            for store, manifests in found.stores.items()
+            if manifests
+        }
+        return Observation(
+            application=found.application.application_id,
+            time=time.time(),
+            status="unseen",
+            batches=found.commit.id + 1,
+            read=sum(
+                offset
+                for topics in found.commit.positions.values()
+                for partitions in topics.values()
+                for offset in partitions.values()
+            ),
+            newest_read={store: moment for store, moment in times.items() if moment >= 0},
+            state_rows=rows,
+            state_bytes=sizes,
+            skew=skew_of(state, found.commit.partitions),
+            last=recent[-1] if recent else None,
+            recent=recent,
+            from_folder=True,
+        )
+
+    def _done(self, batch: int) -> Done | None:
+        try:
+            commit, entry = self.log.commit(batch), self.log.batch(batch)
+        except (CrossStreamError, OSError):
+            return None  # of a change of partitions, or removed meanwhile
+        seconds = max(0.0, commit.time - entry.time)
+        records = sum(span.end - span.start for span in entry.ranges)
+        return Done(batch, commit.time, records, seconds, {"batch": seconds * 1000})

@@ -1,0 +1,355 @@
+"""The page over HTTP, without a browser: who may ask, what is answered, what is left after a connection."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.cli import main
+from crossstream.metrics.observation import Observation
+from crossstream.storage.root import root_of
+from crossstream.ui.server import Page
+from crossstream.ui.source import FolderSource, Source
+from tests.faults.one_process import streams
+from tests.metrics.shop import config_of, shop, write
+
+ORDERS = [
+    ("o1", {"customer": "c1"}, 5_000),
+    ("o2", {"customer": "none"}, 7_000),
+    ("ä", {"customer": "c1"}, 1),
+]
+CUSTOMERS = [("c1", {"name": "<b>Ann</b>"}, 1_000)]
+
+
+def get(address: str, path: str = "", **headers: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(address.partition("?")[0] + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def asked(address: str, path: str) -> Any:
+    status, content = get(address, path)
+    assert status == 200, content
+    return json.loads(content)
+
+
+def events(address: str, count: int) -> list[Any]:
+    """So many observations as they are sent."""
+    host, port = address.removeprefix("http://").partition("/")[0].split(":")
+    with closing(http.client.HTTPConnection(host, int(port), timeout=20)) as connection:
+        connection.request("GET", "/api/events")
+        with closing(connection.getresponse()) as answer:
+            assert answer.getheader("content-type", "").startswith("text/event-stream")
+            found: list[Any] = []
+            while len(found) < count:
+                if not (line := answer.readline()):
+                    raise ConnectionError("the stream has ended")
+                if line.startswith(b"data: "):
+                    found.append(json.loads(line[6:]))
+            return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def fill(folder: Path) -> None:
+    write(folder, "orders", ORDERS)
+    write(folder, "customers", CUSTOMERS)
+
+
+def test_values_are_those_of_the_application(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        address = app.ui_address
+        assert address is not None
+        until(lambda: bool(asked(address, "api/observation")["batches"]))
+        seen = events(address, 2)[-1]
+        assert seen["read"] == app.progress.total_rows == 4
+        assert seen["state_rows"] == app.progress.state_rows
+        assert seen["state_bytes"] == app.progress.state_bytes
+        assert seen["lag"] == {"customers": {"0": 0}, "orders": {"0": 0}}
+        assert seen["recent"][0]["phases"].keys() >= {"plan", "run", "publish", "commit"}
+        graph = asked(address, "api/graph")
+        assert {"orders", "customers", "details"} <= {shape["name"] for shape in graph["shapes"]}
+        found = asked(address, "api/rows?store=details&operation=all")
+        assert dict(map(tuple_of, found["rows"])) == dict(app.store("details").all())
+        assert asked(address, "api/history").keys() == {"time", "lag", "read", "written", "batch", "age"}
+
+
+def tuple_of(row: list[Any]) -> tuple[Any, Any]:
+    return row[0], row[1]
+
+
+def test_a_store_is_browsed(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        write(tmp_path, "orders", [("o2", {"customer": "c1"}, 9_000)])
+        app.process_available()
+        write(tmp_path, "orders", [("o2", None, 9_500)])
+        app.process_available()
+        address = app.ui_address
+        assert address is not None
+        stores = asked(address, "api/stores")
+        assert [one["name"] for one in stores["stores"]] == ["customers", "details", "orders"]
+        assert stores["batches"] == [0, 1, 2]
+
+        def keys(query: str) -> list[str]:
+            return [key for key, _ in asked(address or "", f"api/rows?store=orders&{query}")["rows"]]
+
+        assert keys("operation=get&key=o1") == ["o1"]
+        assert keys("operation=get&key=o2") == []
+        assert keys("operation=get&key=o2&as_of=1") == ["o2"]
+        assert keys("operation=prefix&key=o") == ["o1"]
+        assert keys("operation=prefix&key=o&as_of=0") == ["o1", "o2"]
+        assert keys("operation=range&key=o2&to=%C3%A4&as_of=1") == ["o2", "ä"]
+        assert keys("operation=get&key=%C3%A4") == ["ä"]
+        changed = asked(address, "api/changes?store=details&key=o2")["changes"]
+        assert [(one["batch"], [value for _, value in one["rows"]]) for one in changed] == [
+            (0, []),
+            (1, [{"customer": "c1", "name": "<b>Ann</b>"}]),
+            (2, []),
+        ]
+        status, problem = get(address, "api/rows?store=none")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-710")
+        status, problem = get(address, "api/rows?store=orders&operation=all&as_of=77")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-713")
+
+
+def test_a_store_that_is_too_large_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("crossstream.ui.source.LiveSource.rows", 2)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        status, problem = get(app.ui_address or "", "api/rows?store=orders&operation=all")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-281")
+        assert get(app.ui_address or "", "api/rows?store=orders&operation=get&key=o1")[0] == 200
+
+
+def test_only_this_machine_is_answered_by_its_name(tmp_path: Path) -> None:
+    """A page of another origin whose name leads to this machine gets nothing."""
+    with page_of(tmp_path) as page:
+        for host in ("evil.example:80", "127.0.0.1.evil.example", ""):
+            assert get(page.address, "api/observation", Host=host)[0] in (400, 403), host
+        for host in ("localhost", "localhost:1", "127.0.0.1:99", "[::1]:5"):
+            assert get(page.address, "api/observation", Host=host)[0] == 200, host
+
+
+def test_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
+    with page_of(tmp_path, host="0.0.0.0") as page:
+        here = f"http://127.0.0.1:{page.port}/"
+        assert page.token is not None
+        assert page.address.endswith(f"/?token={page.token}")
+        for path in (
+            "",
+            "api/observation",
+            "api/events",
+            "api/rows?store=orders",
+            "assets/page.js",
+            "?token=x",
+        ):
+            assert get(here, path)[0] == 401, path
+        assert get(here, "api/observation", Cookie="crossstream-token=x")[0] == 401
+        assert get(here, "api/observation", Cookie=f"crossstream-token={page.token}")[0] == 200
+        connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=20)
+        connection.request("GET", f"/?token={page.token}")
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("location")) == (303, "/")
+        cookie = answer.getheader("set-cookie", "")
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        connection.close()
+
+
+def test_it_only_reads(tmp_path: Path) -> None:
+    with page_of(tmp_path) as page:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            request = urllib.request.Request(page.address + "api/rows?store=orders", method=method, data=b"x")
+            with pytest.raises(urllib.error.HTTPError, match="405") as caught:
+                urllib.request.urlopen(request, timeout=20)
+            caught.value.close()
+        assert get(page.address, "assets/..%2Fserver.py")[0] == 404
+        assert get(page.address, "assets/page.html")[0] == 404
+
+
+def test_closed_connections_leave_nothing_behind(tmp_path: Path) -> None:
+    with page_of(tmp_path) as page:
+        until(lambda: page.feed.number > 0)
+        before = threading.active_count()
+        for _ in range(12):
+            events(page.address, 1)
+        until(lambda: page.feed.looking == 0)
+        assert threading.active_count() <= before + 2  # of those that read files, of any number of requests
+
+
+def test_a_stop_ends_what_listens(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    page = page_of(tmp_path)
+
+    def listen() -> None:
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            events(page.address, 1000)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    until(lambda: page.feed.looking == 1)
+    started = time.monotonic()
+    page.__exit__(None, None, None)
+    assert time.monotonic() - started < 5
+    assert {one.name for one in set(threading.enumerate()) - before if one is not listener} <= {
+        "AnyIO worker thread"
+    }
+
+
+class page_of:  # a context, of a state folder
+    """The page of the state that a run left in a folder."""
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+        fill(folder)
+        with streams(shop(), config_of(folder)) as app:
+            app.process_available()
+        self._page = Page(host, 0, lambda: FolderSource(root_of(folder / "state")))
+
+    def __enter__(self) -> Page:
+        return self._page
+
+    def __exit__(self, *_: object) -> None:
+        self._page.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._page, name)
+
+
+def test_a_state_folder_shows_what_its_commits_say(tmp_path: Path) -> None:
+    with page_of(tmp_path) as page:
+        seen = asked(page.address, "api/observation")
+        assert (seen["application"], seen["status"], seen["from_folder"]) == ("shop", "unseen", True)
+        assert seen["last"]["batch"] == 0
+        assert seen["last"]["rows"] == 4
+        assert seen["state_rows"]["orders"] == 3
+        assert asked(page.address, "api/graph") is None
+        assert len(asked(page.address, "api/rows?store=details&operation=all")["rows"]) == 2
+
+
+def test_a_state_folder_shows_what_the_page_of_the_run_saw_last(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        wanted = app.progress
+    source = FolderSource(root_of(tmp_path / "state"))
+    seen = source.observe()
+    assert (seen.status, seen.read, seen.matched) == ("stopped", wanted.total_rows, wanted.matched)
+    assert json.loads(source.graph())["shapes"]
+    with streams(shop(), config_of(tmp_path)) as app:
+        for number in range(2):
+            write(tmp_path, "orders", [(f"n{number}", {"customer": "c1"}, 1)])
+            app.process_available()
+    assert source.observe().status == "unseen" or source.observe().time - seen.time < 30
+
+
+def test_a_failure_is_shown_until_the_stop(tmp_path: Path) -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("orders", shop_input()).map_values(lambda value: 1 // 0).to(
+        "out", cs.Produced(key=cs.serdes.string(), value=cs.serdes.json())
+    )
+    write(tmp_path, "orders", ORDERS)
+    with streams(builder.build(), config_of(tmp_path, ui_port=0)) as app:
+        with pytest.raises(cs.ProcessingError):
+            app.process_available()
+        address = app.ui_address or ""
+        until(lambda: bool(asked(address, "api/observation")["errors"]))
+        seen = asked(address, "api/observation")
+        assert seen["status"] == "failed"
+        assert "ZeroDivisionError" in seen["errors"][0]
+        assert "offset" in seen["errors"][0]
+    assert FolderSource(root_of(tmp_path / "state")).observe().errors == tuple(seen["errors"])
+
+
+def shop_input() -> cs.Consumed:
+    return cs.Consumed(key=cs.serdes.string(), value=cs.serdes.json())
+
+
+def test_a_source_that_fails_does_not_end_the_page(tmp_path: Path) -> None:
+    class Broken(Source):
+        def observe(self) -> Observation:
+            raise cs.StateError("gone", code="CS-713", where={}, next="wait")
+
+        def graph(self) -> bytes:
+            return b"null"
+
+    page = Page("127.0.0.1", 0, lambda: Broken(root_of(tmp_path)))
+    try:
+        assert get(page.address)[0] == 200
+    finally:
+        page.close()
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with (
+        streams(shop(), config_of(tmp_path, ui_port=0)) as app,
+        pytest.raises(cs.ConfigError, match="uvicorn") as caught,
+    ):
+        app.start()
+    assert "crossstream[ui]" in str(caught.value)
+
+
+def test_ui_of_a_folder_without_state_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", str(tmp_path)]) == 1
+    assert "CS-713" in capsys.readouterr().err
+
+
+def test_every_id_that_the_script_uses_is_on_the_page() -> None:
+    import re
+
+    assets = Path(cs.__file__).parent / "ui" / "assets"
+    script, page = (assets / "page.js").read_text(), (assets / "page.html").read_text()
+    used = set(re.findall(r'\$\("([\w-]+)"\)', script)) | set(re.findall(r'\["(plot-\w+)"', script))
+    assert used
+    assert used <= set(re.findall(r'id="([\w-]+)"', page))
+    assert "<script>" not in page
+    assert "innerHTML" not in script
+    assert not re.search(r"https?://(?!www\.w3\.org)", script + page)
+
+
+def test_a_start_that_is_refused_writes_nothing_into_the_state(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path)) as app:
+        app.process_available()
+    other = config_of(tmp_path, ui_port=0)
+    other = dataclasses.replace(other, application_id="other")
+    with streams(shop(), other) as app, pytest.raises(cs.StateError, match="belongs to"):
+        app.start()
+    assert not (tmp_path / "state" / "ui").exists()
+
+
+def test_files_of_the_page_have_the_rights_of_the_state(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        until(lambda: (tmp_path / "state" / "ui" / "history.bin").exists())
+    for name in ("last.json", "graph.json", "history.bin"):
+        assert (tmp_path / "state" / "ui" / name).stat().st_mode & 0o077 == 0
