@@ -184,7 +184,9 @@ def test_refusals(server: Registry, answer: tuple[int, Any], code: str, said: st
 
 
 def test_two_processes_create_a_subject_at_once(server: Registry) -> None:
-    server.answers = [(409, {"error_code": 409, "message": "An artifact with ID 'a-value' already exists."})] * 2
+    server.answers = [
+        (409, {"error_code": 409, "message": "An artifact with ID 'a-value' already exists."})
+    ] * 2
     assert register(of(server), "a-value", "AVRO", '"int"') == 1
 
 

@@ -108,7 +108,9 @@ def _complete_already(
         rows = first[asked]
         found = view.lookup(hashes[rows], take(events.key.wire(), rows))
         there[asked] = found.found
-        there[asked[found.found]] = found.gather("value").is_valid().to_numpy(zero_copy_only=False)[found.found]
+        there[asked[found.found]] = (
+            found.gather("value").is_valid().to_numpy(zero_copy_only=False)[found.found]
+        )
     effective = ~gone | _previous(np.arange(events.rows), gone, group, there)
     last = np.append(first[1:], events.rows) - 1
     values = events.value.wire()
