@@ -243,7 +243,7 @@ def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) ->
         what = "a global table cannot keep values that an event leaves out, nor order its events"
         step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
     else:
-        return replace(consumed, key=unwrap.key, value=unwrap.row)
+        return replace(consumed, key=unwrap.key, value=unwrap.stored)
     raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
 
 

@@ -311,10 +311,20 @@ class Connection:
 
     def _put(self, subject: str, schema: Any, auto_register: bool) -> int:
         if auto_register:
-            return int(self._ask(f"subject {subject}", lambda: self.client.register_schema(subject, schema)))
+            return self._put_new(subject, schema)
         return int(
             self._ask(f"subject {subject}", lambda: self.client.lookup_schema(subject, schema)).schema_id
         )
+
+    def _put_new(self, subject: str, schema: Any, tries: int = 5) -> int:
+        """Registers a schema, again if another process created the subject in this moment: Apicurio refuses one."""
+        try:
+            return int(self._ask(f"subject {subject}", lambda: self.client.register_schema(subject, schema)))
+        except _Refused as refused:
+            if refused.status != 409 or "already exists" not in refused.message or tries == 1:
+                raise
+        time.sleep(0.1)
+        return self._put_new(subject, schema, tries - 1)
 
     def _registered(self, id: int, schema: Any, version: int | None, form: str | None) -> Registered:
         references: dict[str, str] = {}
@@ -489,6 +499,17 @@ def split_frames(data: pa.LargeBinaryArray) -> Frames:
     bad = {row: _frame_fault(data[row].as_py()) for row in wrong}
     payload = without_heads(data, good, FRAME)
     return Frames(ids, payload, bad)
+
+
+def only_id(data: pa.LargeBinaryArray) -> int | None:
+    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
+    positions = arrays.offsets(data)
+    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
+        return None
+    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
+    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
+        return None
+    return int.from_bytes(heads[0, 1:].tobytes(), "big")
 
 
 def without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:

@@ -183,6 +183,13 @@ def test_refusals(server: Registry, answer: tuple[int, Any], code: str, said: st
     assert caught.value.code == code
 
 
+def test_two_processes_create_a_subject_at_once(server: Registry) -> None:
+    server.answers = [
+        (409, {"error_code": 409, "message": "An artifact with ID 'a-value' already exists."})
+    ] * 2
+    assert register(of(server), "a-value", "AVRO", '"int"') == 1
+
+
 def test_without_registration_a_schema_must_be_there(server: Registry) -> None:
     with pytest.raises(cs.SerdeError, match="is not registered under subject a-value") as caught:
         register(of(server), "a-value", "AVRO", '"int"', auto_register=False)
