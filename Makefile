@@ -58,8 +58,8 @@ java:
 	    exit 1; \
 	fi
 
-demo-cdc: setup ## changes in a real Postgres as records in Kafka; needs Postgres
-	$(BIN)/python -m crossstream.demo.cdc
+demo-cdc: setup ## from a row in Postgres to the joined result; needs Postgres
+	$(BIN)/crossstream demo --postgres
 
 demo: setup ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo

@@ -25,11 +25,9 @@ import polars as pl
 import pyarrow as pa
 
 import crossstream as cs
-from crossstream import serdes
 from crossstream.filetopics import FileTopics
 from crossstream.topics import OffsetRange, TopicPartition
 
-TEXT = serdes.string()
 ACCOUNTS = 1_000
 PARTITIONS = 4
 BATCHES = 50
@@ -45,7 +43,7 @@ class Transfer:
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    transfers = builder.stream("transfers", cs.Consumed(key=TEXT, value=serdes.json(Transfer)))
+    transfers = builder.stream("transfers", value=Transfer)
     credits = transfers.group_by("target").agg(cents=cs.agg.sum("cents"))
     debits = transfers.group_by("source").agg(cents=cs.agg.sum("cents"))
     balance = pl.struct(
@@ -53,11 +51,9 @@ def build() -> cs.Topology:
         cents=pl.col("left").struct.field("cents").fill_null(0)
         - pl.col("right").struct.field("cents").fill_null(0),
     )
-    balances = credits.outer_join(debits, balance, materialized=cs.Materialized(store="balances"))
-    total = balances.group_by("bank").agg(
-        cents=cs.agg.sum("cents"), materialized=cs.Materialized(store="total")
-    )
-    total.to_stream().to("totals")
+    balances = credits.outer_join(debits, balance, store="balances")
+    total = balances.group_by("bank").agg(cents=cs.agg.sum("cents"), store="total")
+    total.to("totals")
     return builder.build()
 
 

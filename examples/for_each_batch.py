@@ -29,7 +29,7 @@ def build(orders: Any = "orders", customers: Any = "customers", folder: str = "b
 
     def table(source: Any, value: serdes.Serde, name: str) -> cs.KTable:
         if isinstance(source, str):
-            return builder.table(source, cs.Consumed(key=TEXT, value=value))
+            return builder.table(source, value=value)
         return builder.table_from(source, cs.Consumed(key=TEXT, value=value, name=name))
 
     def write(frame: DataFrame, batch_id: int) -> None:
@@ -40,7 +40,7 @@ def build(orders: Any = "orders", customers: Any = "customers", folder: str = "b
         table(customers, CUSTOMER, "customers"),
         pl.struct(left.field("amount"), right.field("name")),
         foreign_key="customer",
-        materialized=cs.Materialized(store="bills"),
+        store="bills",
     ).to_stream().for_each_batch(write)
     return builder.build()
 

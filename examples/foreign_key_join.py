@@ -11,7 +11,6 @@ import polars as pl
 import crossstream as cs
 from crossstream import serdes
 
-TEXT = serdes.string()
 PRODUCT = serdes.json({"name": pl.String, "merchant": pl.String})
 MERCHANT = serdes.json({"name": pl.String})
 
@@ -20,22 +19,22 @@ left, right = pl.col("left").struct, pl.col("right").struct
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    products = builder.table("products", cs.Consumed(key=TEXT, value=PRODUCT))
-    merchants = builder.table("merchants", cs.Consumed(key=TEXT, value=MERCHANT))
+    products = builder.table("products", value=PRODUCT)
+    merchants = builder.table("merchants", value=MERCHANT)
     offers = products.join(
         merchants,
         pl.struct(left.field("name"), right.field("name").alias("shop")),
         foreign_key="merchant",
-        materialized=cs.Materialized(store="offers"),
+        store="offers",
     )
-    offers.to_stream().to("offers")
+    offers.to("offers")
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        products = driver.create_input_topic("products", TEXT, PRODUCT)
-        merchants = driver.create_input_topic("merchants", TEXT, MERCHANT)
+        products = driver.create_input_topic("products", str, PRODUCT)
+        merchants = driver.create_input_topic("merchants", str, MERCHANT)
         offers = driver.get_key_value_store("offers")
 
         products.pipe_input("scarf", {"name": "Scarf", "merchant": "m1"})

@@ -12,7 +12,6 @@ import polars as pl
 import crossstream as cs
 from crossstream import serdes
 
-TEXT = serdes.string()
 PAYMENT = serdes.json({"currency": pl.String, "amount": pl.Float64})
 RATE = serdes.json({"euros": pl.Float64})
 
@@ -21,21 +20,21 @@ left, right = pl.col("left").struct, pl.col("right").struct
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    payments = builder.stream("payments", cs.Consumed(key=TEXT, value=PAYMENT))
-    rates = builder.global_table("rates", cs.Consumed(key=TEXT, value=RATE))
+    payments = builder.stream("payments", value=PAYMENT)
+    rates = builder.global_table("rates", value=RATE)
     payments.join(
         rates,
         pl.struct(euros=left.field("amount") * right.field("euros")),
         key_selector="currency",
-    ).to("payments-in-euros", cs.Produced(value=serdes.json()))
+    ).to("payments-in-euros", value=dict)
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        rates = driver.create_input_topic("rates", TEXT, RATE)
-        payments = driver.create_input_topic("payments", TEXT, PAYMENT)
-        euros = driver.create_output_topic("payments-in-euros", TEXT, serdes.json())
+        rates = driver.create_input_topic("rates", str, RATE)
+        payments = driver.create_input_topic("payments", str, PAYMENT)
+        euros = driver.create_output_topic("payments-in-euros", str, dict)
 
         rates.pipe_input("USD", {"euros": 0.5})
         payments.pipe_input("p1", {"currency": "USD", "amount": 10.0})

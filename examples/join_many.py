@@ -10,7 +10,6 @@ import polars as pl
 import crossstream as cs
 from crossstream import serdes
 
-TEXT = serdes.string()
 ORDER = serdes.json({"customer": pl.String, "product": pl.String, "count": pl.Int64})
 CUSTOMER = serdes.json({"name": pl.String})
 PRODUCT = serdes.json({"price": pl.Int64})
@@ -18,27 +17,27 @@ PRODUCT = serdes.json({"price": pl.Int64})
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    orders = builder.table("orders", cs.Consumed(key=TEXT, value=ORDER))
-    customers = builder.table("customers", cs.Consumed(key=TEXT, value=CUSTOMER))
-    products = builder.table("products", cs.Consumed(key=TEXT, value=PRODUCT))
+    orders = builder.table("orders", value=ORDER)
+    customers = builder.table("customers", value=CUSTOMER)
+    products = builder.table("products", value=PRODUCT)
     bills = orders.join_many(
         {"customer": (customers, "customer"), "product": (products, "product")},
         pl.struct(
             to=pl.col("customer").struct.field("name"),
             total=pl.col("left").struct.field("count") * pl.col("product").struct.field("price"),
         ),
-        materialized=cs.Materialized(store="bills"),
+        store="bills",
     )
-    bills.to_stream().to("bills")
+    bills.to("bills")
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        orders = driver.create_input_topic("orders", TEXT, ORDER)
-        customers = driver.create_input_topic("customers", TEXT, CUSTOMER)
-        products = driver.create_input_topic("products", TEXT, PRODUCT)
-        bills = driver.create_output_topic("bills", TEXT, serdes.json())
+        orders = driver.create_input_topic("orders", str, ORDER)
+        customers = driver.create_input_topic("customers", str, CUSTOMER)
+        products = driver.create_input_topic("products", str, PRODUCT)
+        bills = driver.create_output_topic("bills", str, dict)
 
         customers.pipe_input("c1", {"name": "Ada"})
         orders.pipe_input("o1", {"customer": "c1", "product": "p1", "count": 3})

@@ -53,26 +53,27 @@ def display(product: Product, merchant: Merchant) -> DisplayProduct:
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    products = builder.table("products", cs.Consumed(key=serdes.string(), value=PRODUCT))
-    merchants = builder.table("merchants", cs.Consumed(key=serdes.string(), value=MERCHANT))
+    products = builder.table("products", value=PRODUCT)
+    merchants = builder.table("merchants", value=MERCHANT)
 
     display_products = products.join(
         merchants,
         display,
         foreign_key=lambda product: product.merchant_id,
         table_joined=cs.TableJoined(name="display-products"),
-        materialized=cs.Materialized(store="display-products", value=DISPLAY_PRODUCT),
+        store="display-products",
+        value=DISPLAY_PRODUCT,
     )
-    display_products.to_stream().to("display-products")
+    display_products.to("display-products")
     return builder.build()
 
 
 def main() -> None:
     """The article's test, and the changes that make a foreign-key join hard."""
     with cs.TopologyTestDriver(build()) as driver:
-        products = driver.create_input_topic("products", serdes.string(), PRODUCT)
-        merchants = driver.create_input_topic("merchants", serdes.string(), MERCHANT)
-        results = driver.create_output_topic("display-products", serdes.string(), DISPLAY_PRODUCT)
+        products = driver.create_input_topic("products", str, PRODUCT)
+        merchants = driver.create_input_topic("merchants", str, MERCHANT)
+        results = driver.create_output_topic("display-products", str, DISPLAY_PRODUCT)
 
         print("a merchant and its product")
         merchants.pipe_input("MerchantX", Merchant("Cozy Creations", "http://www.example.com/merchantX.jpeg"))

@@ -54,7 +54,7 @@ def with_fields(**more: pl.Expr) -> pl.Expr:
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
     flights, airlines, airports, planes = (
-        builder.table(topic, cs.Consumed(key=KEY, value=serdes.json(fields)))
+        builder.table(topic, key=KEY, value=fields)
         for topic, fields in (
             ("flights", FLIGHT),
             ("airlines", AIRLINE),
@@ -79,9 +79,10 @@ def build() -> cs.Topology:
         with_fields(aircraft=pl.concat_str(right.field("manufacturer"), right.field("model"), separator=" ")),
         foreign_key=pl.col("tailnum"),
         table_joined=cs.TableJoined(name="aircraft"),
-        materialized=cs.Materialized(store="flights", value=serdes.json()),
+        store="flights",
+        value=dict,
     )
-    complete.to_stream().to("named-flights")
+    complete.to("named-flights")
     return builder.build()
 
 

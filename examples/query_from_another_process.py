@@ -33,7 +33,7 @@ def build() -> cs.Topology:
         builder.table("merchants", read),
         lambda product, merchant: {**product, "shop": merchant["name"]},
         foreign_key="merchant",
-        materialized=cs.Materialized(store="offers"),
+        store="offers",
     )
     return builder.build()
 

@@ -6,28 +6,25 @@ python examples/stream_stream_join.py
 from __future__ import annotations
 
 import crossstream as cs
-from crossstream import serdes
-
-TEXT, JSON = serdes.string(), serdes.json()
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    views = builder.stream("views", cs.Consumed(key=TEXT, value=TEXT))
-    clicks = builder.stream("clicks", cs.Consumed(key=TEXT, value=TEXT))
+    views = builder.stream("views", value=str)
+    clicks = builder.stream("clicks", value=str)
     views.left_join(
         clicks,
         lambda view, click: {"view": view, "click": click},
         cs.JoinWindows(before=0, after="10 seconds", grace="2 seconds"),
-    ).to("visits", cs.Produced(value=JSON))
+    ).to("visits", value=dict)
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        views = driver.create_input_topic("views", TEXT, TEXT)
-        clicks = driver.create_input_topic("clicks", TEXT, TEXT)
-        visits = driver.create_output_topic("visits", TEXT, JSON)
+        views = driver.create_input_topic("views", str, str)
+        clicks = driver.create_input_topic("clicks", str, str)
+        visits = driver.create_output_topic("visits", str, dict)
 
         views.pipe_input("ada", "home", timestamp=1_000)
         views.pipe_input("eve", "shop", timestamp=2_000)

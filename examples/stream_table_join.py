@@ -22,21 +22,21 @@ left, right = pl.col("left").struct, pl.col("right").struct
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    orders = builder.stream("orders", cs.Consumed(key=TEXT, value=ORDER))
-    customers = builder.table("customers", cs.Consumed(key=TEXT, value=CUSTOMER))
+    orders = builder.stream("orders", value=ORDER)
+    customers = builder.table("customers", value=CUSTOMER)
     orders.select_key("customer").join(
         customers,
         pl.struct(left.field("item"), right.field("name").alias("for")),
         cs.Joined(key=TEXT),
-    ).to("orders-with-names", cs.Produced(key=TEXT, value=serdes.json()))
+    ).to("orders-with-names", key=str, value=dict)
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        orders = driver.create_input_topic("orders", TEXT, ORDER)
-        customers = driver.create_input_topic("customers", TEXT, CUSTOMER)
-        named = driver.create_output_topic("orders-with-names", TEXT, serdes.json())
+        orders = driver.create_input_topic("orders", str, ORDER)
+        customers = driver.create_input_topic("customers", str, CUSTOMER)
+        named = driver.create_output_topic("orders-with-names", str, dict)
 
         customers.pipe_input("c1", {"name": "Ada"})
         orders.pipe_input("o1", {"customer": "c1", "item": "tea"})

@@ -8,17 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import crossstream as cs
-from crossstream import serdes
-
-TEXT, JSON = serdes.string(), serdes.json()
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    profiles = builder.table("profiles", cs.Consumed(key=TEXT, value=JSON))
-    settings = builder.table("settings", cs.Consumed(key=TEXT, value=JSON))
-    users = profiles.left_join(settings, merged, materialized=cs.Materialized(store="users"))
-    users.to_stream().to("users")
+    profiles = builder.table("profiles")
+    settings = builder.table("settings")
+    users = profiles.left_join(settings, merged, store="users")
+    users.to("users")
     return builder.build()
 
 
@@ -29,9 +26,9 @@ def merged(profile: dict[str, Any], settings: dict[str, Any] | None) -> dict[str
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        profiles = driver.create_input_topic("profiles", TEXT, JSON)
-        settings = driver.create_input_topic("settings", TEXT, JSON)
-        users = driver.create_output_topic("users", TEXT, JSON)
+        profiles = driver.create_input_topic("profiles", str, dict)
+        settings = driver.create_input_topic("settings", str, dict)
+        users = driver.create_output_topic("users", str, dict)
 
         profiles.pipe_input("u1", {"name": "Ada"})
         settings.pipe_input("u1", {"language": "fr"})

@@ -12,8 +12,6 @@ import polars as pl
 import crossstream as cs
 from crossstream import serdes
 
-TEXT = serdes.string()
-
 
 @dataclass(frozen=True)
 class Order:
@@ -38,14 +36,14 @@ def bill(order: Order) -> Bill:
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    orders = builder.stream("orders", cs.Consumed(key=TEXT, value=ORDER))
-    orders.map_values(bill).filter(pl.col("total") > 10).to("bills", cs.Produced(value=BILL))
+    orders = builder.stream("orders", value=ORDER)
+    orders.map_values(bill).filter(pl.col("total") > 10).to("bills", value=BILL)
     return builder.build()
 
 
 def refused() -> str:
     """The error that a misspelled field gives, in the line that has it."""
-    orders = cs.StreamsBuilder().stream("orders", cs.Consumed(key=TEXT, value=ORDER))
+    orders = cs.StreamsBuilder().stream("orders", value=ORDER)
     try:
         orders.filter(pl.col("prise") > 10)
     except cs.TopologyError as error:
@@ -55,12 +53,12 @@ def refused() -> str:
 
 def main() -> None:
     with cs.TopologyTestDriver(build(), deserialization_errors="skip") as driver:
-        orders = driver.create_input_topic("orders", TEXT, ORDER)
-        bills = driver.create_output_topic("bills", TEXT, BILL)
+        orders = driver.create_input_topic("orders", str, ORDER)
+        bills = driver.create_output_topic("bills", str, BILL)
 
         orders.pipe_input("o1", Order("Ada", 19.5, gift=True))
         orders.pipe_input("o2", Order("Eve", 3.0))
-        driver.create_input_topic("orders", TEXT, serdes.json()).pipe_input("o3", {"customer": "Joe"})
+        driver.create_input_topic("orders", str, dict).pipe_input("o3", {"customer": "Joe"})
         assert bills.read_key_values() == [("o1", Bill("Ada", 22.0))]
         assert driver.metrics()["dropped"] == {"orders: undecodable": 1}  # o3 has no price
     assert refused() == "CS-114: did you mean 'price'?"

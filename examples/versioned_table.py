@@ -13,21 +13,21 @@ TEXT, AMOUNT = serdes.string(), serdes.float64()
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    sales = builder.stream("sales", cs.Consumed(key=TEXT, value=serdes.int64()))
+    sales = builder.stream("sales", value=int)
     prices = builder.table(
         "prices",
         cs.Consumed(key=TEXT, value=AMOUNT),
         cs.Materialized(store="prices", history_retention="1 day"),
     )
-    sales.join(prices, lambda count, price: count * price).to("revenue", cs.Produced(value=AMOUNT))
+    sales.join(prices, lambda count, price: count * price).to("revenue", value=AMOUNT)
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        sales = driver.create_input_topic("sales", TEXT, serdes.int64())
-        prices = driver.create_input_topic("prices", TEXT, AMOUNT)
-        revenue = driver.create_output_topic("revenue", TEXT, AMOUNT)
+        sales = driver.create_input_topic("sales", str, int)
+        prices = driver.create_input_topic("prices", str, AMOUNT)
+        revenue = driver.create_output_topic("revenue", str, AMOUNT)
 
         prices.pipe_input("scarf", 20.0, timestamp=1_000)
         prices.pipe_input("scarf", 30.0, timestamp=3_000)

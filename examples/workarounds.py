@@ -51,7 +51,7 @@ def grouped_map() -> cs.Topology:
         dict,
         lambda products, new: {**products, new["key"]: new},
         lambda products, old: {**products, old["key"]: {"version": old["version"], "gone": True}},
-        materialized=cs.Materialized(value=JSON),
+        value=dict,
     )
     with_merchant = maps.left_join(merchants, lambda products, merchant: (products, merchant))
     rows = with_merchant.to_stream().flat_map(
@@ -66,7 +66,7 @@ def grouped_map() -> cs.Topology:
             for key, product in both[0].items()
         ]
     )
-    newest = rows.group_by_key(cs.Grouped(key=TEXT, value=JSON)).reduce(
+    newest = rows.group_by_key(key=str, value=dict).reduce(
         lambda before, new: new if new["version"] >= before["version"] else before
     )
     newest.map_values(lambda newest: newest["row"], materialized=RESULT)
@@ -123,7 +123,7 @@ def result_of(
 ) -> dict[str, Row]:
     """The rows after the changes ``(topic, key, value)``, in batches of ``every``."""
     with cs.TopologyTestDriver(topology, partitions=2, commit_every=every) as driver:
-        topics = {name: driver.create_input_topic(name, TEXT, JSON) for name in ("products", "merchants")}
+        topics = {name: driver.create_input_topic(name, str, dict) for name in ("products", "merchants")}
         for topic, key, value in changes:
             topics[topic].pipe_input(key, value)
         driver.commit()

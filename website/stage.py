@@ -48,7 +48,7 @@ REFERENCE = {
         "What a processor of your own gets, and the stores it may use.",
     ),
     "Serdes": (
-        "serdes debezium LeftOrRight",
+        "serdes debezium LeftOrRight prefixed",
         "From the bytes of keys and values to Python objects, and back.",
     ),
     "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
@@ -56,7 +56,10 @@ REFERENCE = {
         "once_in BatchMark",
         "Each batch of `for_each_batch` once, in a transaction of your database.",
     ),
-    "Stores": ("open_store query.store.StoreReader", "Results, read from any process."),
+    "Stores": (
+        "open_store query.store.StoreReader recompute.why.Why recompute.why.Step recompute.why.InputRecord",
+        "Results, read from any process, and which records made them.",
+    ),
     "Testing": (
         "TopologyTestDriver TestInputTopic TestOutputTopic TestRecord",
         "A topology in the process of its test, without JVM and broker.",

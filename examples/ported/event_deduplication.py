@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import crossstream as cs
-from crossstream import serdes
 
-BYTES, TEXT = serdes.bytes(), serdes.string()
 MINUTE = 60_000
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    events = builder.stream("inputTopic", cs.Consumed(key=TEXT, value=TEXT))
+    events = builder.stream("inputTopic", value=str)
     events.deduplicate("10 minutes", key=lambda event: event).to("outputTopic")
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        events = driver.create_input_topic("inputTopic", TEXT, TEXT)
-        found = driver.create_output_topic("outputTopic", TEXT, TEXT)
+        events = driver.create_input_topic("inputTopic")
+        found = driver.create_output_topic("outputTopic")
         for minute, event in [(0, "a"), (1, "b"), (2, "a"), (15, "a")]:
             events.pipe_input("k", event, timestamp=minute * MINUTE)
         assert found.read_values() == ["a", "b", "a"]

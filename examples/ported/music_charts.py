@@ -5,29 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import crossstream as cs
-from crossstream import serdes
 
-TEXT, JSON = serdes.string(), serdes.json()
 MOST_SECONDS = 30
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    plays = builder.stream("play-events", cs.Consumed(key=TEXT, value=JSON))
-    songs = builder.table("song-feed", cs.Consumed(key=TEXT, value=JSON), cs.Materialized(store="all-songs"))
-    long_enough = plays.filter(lambda play: play["seconds"] >= MOST_SECONDS)
-    by_song = long_enough.select_key(lambda play: play["song"]).repartition(cs.Repartitioned(key=TEXT))
+    songs = builder.table("song-feed", store="all-songs")
+    long_enough = builder.stream("play-events").filter(lambda play: play["seconds"] >= MOST_SECONDS)
+    by_song = long_enough.select_key("song").repartition(key=str)
     played = by_song.join(songs, lambda play, song: {**song, "id": play["song"]})
-    counts = played.group_by_key(cs.Grouped(value=JSON)).aggregate(
-        dict,
-        lambda seen, song: {**song, "plays": seen.get("plays", 0) + 1},
-        materialized=cs.Materialized(value=JSON),
+    counts = played.group_by_key(value=dict).aggregate(
+        dict, lambda seen, song: {**song, "plays": seen.get("plays", 0) + 1}, value=dict
     )
-    by_genre = counts.group_by(lambda song, count: (count["genre"], count), cs.Grouped(key=TEXT, value=JSON))
-    charts = by_genre.aggregate(
-        dict, add, remove, materialized=cs.Materialized(store="top-songs", value=JSON)
-    )
-    charts.to_stream().map_values(top_five).to("top-five-songs-by-genre", cs.Produced(key=TEXT, value=JSON))
+    charts = counts.group_by("genre").aggregate(dict, add, remove, store="top-songs", value=dict)
+    charts.map_values(top_five).to("top-five-songs-by-genre", value=list[str])
     return builder.build()
 
 
@@ -46,9 +38,9 @@ def top_five(songs: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        songs = driver.create_input_topic("song-feed", TEXT, JSON)
-        plays = driver.create_input_topic("play-events", TEXT, JSON)
-        charts = driver.create_output_topic("top-five-songs-by-genre", TEXT, JSON)
+        songs = driver.create_input_topic("song-feed")
+        plays = driver.create_input_topic("play-events")
+        charts = driver.create_output_topic("top-five-songs-by-genre")
         songs.pipe_input("1", {"name": "Chemical Warfare", "genre": "Punk"})
         songs.pipe_input("2", {"name": "Le Bon Dieu", "genre": "Punk"})
         for song, seconds in [("1", 31), ("2", 60), ("2", 45), ("1", 10)]:

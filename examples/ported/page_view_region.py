@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import crossstream as cs
-from crossstream import serdes
-
-TEXT, JSON, COUNT = serdes.string(), serdes.json(), serdes.int64()
-WINDOWED = serdes.windowed(TEXT, "5 minutes")
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    views = builder.stream("PageViews", cs.Consumed(key=TEXT, value=JSON))
-    users = builder.table("UserProfiles", cs.Consumed(key=TEXT, value=JSON))
-    by_user = views.select_key(lambda view: view["user"]).repartition(cs.Repartitioned(key=TEXT))
-    regions = by_user.left_join(users.map_values(lambda user: user["region"]), region_of)
+    users = builder.table("UserProfiles").map_values(lambda user: user["region"])
+    regions = builder.stream("PageViews").select_key("user").repartition(key=str).left_join(users, region_of)
     windows = cs.TimeWindows(size="5 minutes", advance="1 minute")
-    counts = regions.group_by(lambda region: region, cs.Grouped(key=TEXT)).windowed_by(windows).count()
-    counts.to_stream().to("PageViewsByRegion", cs.Produced(key=WINDOWED, value=COUNT))
+    regions.group_by(lambda region: region, key=str).windowed_by(windows).count().to("PageViewsByRegion")
     return builder.build()
 
 
@@ -27,9 +20,9 @@ def region_of(view: dict[str, str], region: str | None) -> str:
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        users = driver.create_input_topic("UserProfiles", TEXT, JSON)
-        views = driver.create_input_topic("PageViews", TEXT, JSON)
-        counts = driver.create_output_topic("PageViewsByRegion", WINDOWED, COUNT)
+        users = driver.create_input_topic("UserProfiles")
+        views = driver.create_input_topic("PageViews")
+        counts = driver.create_output_topic("PageViewsByRegion")
         users.pipe_input("alice", {"region": "asia"})
         for minute, user in enumerate(["alice", "bob", "alice"]):
             views.pipe_input(None, {"user": user, "page": "index.html"}, timestamp=minute * 60_000)

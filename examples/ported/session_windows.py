@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import crossstream as cs
-from crossstream import serdes
 
-TEXT, JSON, COUNT = serdes.string(), serdes.json(), serdes.int64()
-GAP, GRACE = "30 minutes", "1 day"
 MINUTE = 60_000
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    plays = builder.stream("play-events", cs.Consumed(key=TEXT, value=JSON))
-    sessions = plays.group_by_key().windowed_by(cs.SessionWindows(gap=GAP, grace=GRACE))
-    counts = sessions.count(materialized=cs.Materialized(store="play-events-per-session"))
-    named = counts.to_stream().map(
-        lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays)
-    )
-    named.to("play-events-per-session", cs.Produced(key=TEXT, value=COUNT))
+    plays = builder.stream("play-events").group_by_key()
+    sessions = plays.windowed_by(cs.SessionWindows(gap="30 minutes", grace="1 day"))
+    counts = sessions.count(store="play-events-per-session").to_stream()
+    named = counts.map(lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays))
+    named.to("play-events-per-session", key=str, value=int)
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        plays = driver.create_input_topic("play-events", TEXT, JSON)
-        counts = driver.create_output_topic("play-events-per-session", TEXT, COUNT)
+        plays = driver.create_input_topic("play-events")
+        counts = driver.create_output_topic("play-events-per-session")
         plays.pipe_input("jo", {"song": 5}, timestamp=0)
         plays.pipe_input("jo", {"song": 6}, timestamp=40 * MINUTE)  # another session
         plays.pipe_input("jo", {"song": 7}, timestamp=20 * MINUTE)  # joins the two

@@ -8,21 +8,16 @@ from typing import Any
 import crossstream as cs
 from crossstream import serdes
 
-TEXT, JSON = serdes.string(), serdes.json()
-HOUR = "1 hour"
-WINDOWED = serdes.windowed(TEXT, HOUR)
+WINDOWED = serdes.windowed(serdes.string(), "1 hour")
 TOP = 2
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    views = builder.stream("PageViews", cs.Consumed(key=TEXT, value=JSON))
-    articles = views.filter(lambda view: "ARTICLE" in view["flags"])
-    by_article = articles.group_by(lambda view: f"{view['industry']}/{view['page']}", cs.Grouped(key=TEXT))
-    counts = by_article.windowed_by(HOUR).count()
-    by_industry = counts.group_by(industry_of, cs.Grouped(key=WINDOWED, value=JSON))
-    ranked = by_industry.aggregate(dict, add, remove, materialized=cs.Materialized(value=JSON))
-    ranked.to_stream().map_values(top).to("TopNewsPerIndustry", cs.Produced(key=WINDOWED, value=JSON))
+    articles = builder.stream("PageViews").filter(lambda view: "ARTICLE" in view["flags"])
+    by_article = articles.group_by(lambda view: f"{view['industry']}/{view['page']}", key=str)
+    by_industry = by_article.windowed_by("1 hour").count().group_by(industry_of, key=WINDOWED, value=list)
+    by_industry.aggregate(dict, add, remove, value=dict).map_values(top).to("TopNewsPerIndustry", value=list)
     return builder.build()
 
 
@@ -45,8 +40,8 @@ def top(pages: dict[str, int]) -> list[str]:
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        views = driver.create_input_topic("PageViews", TEXT, JSON)
-        news = driver.create_output_topic("TopNewsPerIndustry", WINDOWED, JSON)
+        views = driver.create_input_topic("PageViews")
+        news = driver.create_output_topic("TopNewsPerIndustry")
         for page in ["a", "b", "b", "c", "c", "c"]:
             views.pipe_input(None, {"page": page, "industry": "eng", "flags": ["ARTICLE"]})
         assert news.read_key_values_to_map() == {cs.Windowed("eng", 0, 3_600_000): ["c", "b"]}

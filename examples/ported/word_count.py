@@ -5,24 +5,20 @@ from __future__ import annotations
 import re
 
 import crossstream as cs
-from crossstream import serdes
-
-TEXT, COUNT = serdes.string(), serdes.int64()
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
-    lines = builder.stream("streams-plaintext-input", cs.Consumed(key=TEXT, value=TEXT))
+    lines = builder.stream("streams-plaintext-input", value=str)
     words = lines.flat_map_values(lambda line: re.findall(r"\w+", line.lower()))
-    counts = words.group_by(lambda word: word, cs.Grouped(key=TEXT)).count()
-    counts.to_stream().to("streams-wordcount-output", cs.Produced(key=TEXT, value=COUNT))
+    words.group_by(lambda word: word, key=str).count().to("streams-wordcount-output")
     return builder.build()
 
 
 def main() -> None:
     with cs.TopologyTestDriver(build()) as driver:
-        lines = driver.create_input_topic("streams-plaintext-input", TEXT, TEXT)
-        counts = driver.create_output_topic("streams-wordcount-output", TEXT, COUNT)
+        lines = driver.create_input_topic("streams-plaintext-input")
+        counts = driver.create_output_topic("streams-wordcount-output")
         lines.pipe_input(None, "all streams lead to kafka")
         lines.pipe_input(None, "hello kafka streams")
         assert counts.read_key_values_to_map() == {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
+    from crossstream.api.merging import prefixed
     from crossstream.api.options import (
         Consumed,
         Grouped,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
     from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+    from crossstream.cli.application import run
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
@@ -117,6 +119,8 @@ __all__ = [
     "keyed",
     "once_in",
     "open_store",
+    "prefixed",
+    "run",
     "serdes",
 ]
 
@@ -125,6 +129,7 @@ _HOMES = {
     "crossstream.api.builder": "StreamsBuilder",
     "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.merging": "prefixed",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
     "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
@@ -134,6 +139,7 @@ _HOMES = {
     "crossstream.api.table": "KTable",
     "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
+    "crossstream.cli.application": "run",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "

@@ -55,7 +55,7 @@ def test_names_that_kafka_takes(name):
 @pytest.mark.parametrize("option", [cs.Consumed, cs.Produced, cs.Materialized, cs.Repartitioned])
 def test_serdes_are_checked(option):
     refused("CS-101", lambda: option(key="string"), option.__name__, "is not a serde")
-    refused("CS-101", lambda: option(value=str))
+    refused("CS-101", lambda: option(value=object), "or a type: str, bytes, int, float, bool, UUID, dict")
     refused("CS-101", lambda: option(value=serdes.json), "call it: value=serdes.json()")
 
 

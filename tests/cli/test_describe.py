@@ -93,7 +93,7 @@ def test_there_must_be_a_file(tmp_path):
 
 
 def test_errors_of_the_topology_pass_with_their_line(tmp_path):
-    file = app_file(tmp_path, APP + "products.join(merchants, None)\n")
+    file = app_file(tmp_path, APP + "products.join(merchants, 1)\n")
     with pytest.raises(TopologyError) as caught:
         load(str(file))
     assert str(caught.value.where["line"]).startswith(f"{file}:")

@@ -124,10 +124,19 @@ def test_a_wrong_option_is_refused_without_a_line_of_ours(tmp_path, config):
 
 
 def test_a_bare_number_is_milliseconds(tmp_path):
-    durations = ("--trigger", "0", "--idle-after", "1500", "--max-task-idle", "7", "--broker-patience", "9")
+    durations = (
+        "--trigger",
+        "0",
+        "--idle-after",
+        "1500",
+        "--max-task-idle",
+        "7 ms",
+        "--broker-patience",
+        "9000",
+    )
     config = made(tmp_path, "--topics-dir", "t", *durations)
     assert (config.trigger_ms, config.idle_after_ms) == (0, 1500)
-    assert (config.max_task_idle_ms, config.broker_patience_ms) == (7, 9)
+    assert (config.max_task_idle_ms, config.broker_patience_ms) == (7, 9000)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import pytest
 
 import crossstream as cs
 from crossstream.filetopics import FileTopics
-from tests.cli.cases import APP, app_file, call, start
+from tests.cli.cases import APP, ENVIRONMENT, app_file, call, start
+from tests.cli.test_application import nine_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -43,7 +46,7 @@ class Shop:
 
     def run(self, *options: str, app: str = LOUD):
         app_file(self.folder, app + SETTINGS)
-        return start("run", "app.py", *options, cwd=self.folder)
+        return start("run", "app.py", "--json", *options, cwd=self.folder)
 
     def result(self) -> dict[str, object]:
         return dict(cs.open_store(self.folder / "state", "promotions").all())
@@ -55,6 +58,25 @@ def shop(tmp_path, capsys) -> Iterator[Shop]:
     shop.write("merchants", m1={"name": "Cozy"})
     shop.write("products", mug={"name": "Mug", "merchant": "m1"})
     return shop
+
+
+def test_python_runs_the_nine_lines_of_the_readme(shop):
+    text = nine_lines().replace('bootstrap_servers="localhost:9092"', 'topics_dir="topics"')
+    text += 'print("AFTER")\n'
+    app_file(shop.folder, text)
+    FileTopics(str(shop.folder / "topics")).log().create_topic("offers", 1)
+    shop.write("products", cup={"name": "Cup", "merchant_id": "m1"})
+    command = [sys.executable, "app.py", "--once", "--format", "json"]
+    run = subprocess.run(
+        command, env=ENVIRONMENT, cwd=shop.folder, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    *batches, after = run.stdout.splitlines()
+    assert sum(json.loads(batch)["rows"] for batch in batches) == 3
+    assert after == "AFTER"
+    read = call(shop._capsys, "topics", "read", "offers", "--topics-dir", shop.folder / "topics")
+    offer = {"name": "Cup", "merchant_id": "m1", "merchant_name": "Cozy"}
+    assert [(line["key"], line["value"]) for line in read.lines] == [("cup", offer)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -69,10 +91,9 @@ def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number
         process.send_signal(number)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert err.splitlines()[:2] == [
-        "starting Spark…",
-        "running promo, topics: topics, state: state, partitions: 1",
-    ]
+    starting, running = err.splitlines()[:2]
+    assert starting == "starting Spark…"
+    assert running.startswith("running promo, topics: topics, state: state, partitions: 1, Spark: http://")
     end = ["stopping after the running batch; a second signal ends at once", "stopped"]
     assert err.splitlines()[-2:] == end, err
     assert "SEEN mug" in err
@@ -90,7 +111,7 @@ def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number
 
 def test_the_whole_group_gets_ctrl_c_on_a_terminal(shop):
     app_file(shop.folder, LOUD + SETTINGS)
-    with start("run", "app.py", cwd=shop.folder, start_new_session=True) as process:
+    with start("run", "app.py", "--json", cwd=shop.folder, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)

@@ -91,7 +91,7 @@ def test_topics_have_serdes(kind: str) -> None:
     topic = "in"
     for serde, step in (
         (serdes.string, "call it: {}=serdes.string()"),
-        (None, "{}=serdes."),
+        (object, "{}=serdes."),
         ("json", "{}=serdes."),
     ):
         for place, setting in enumerate(("key_serde", "value_serde")):
@@ -100,9 +100,22 @@ def test_topics_have_serdes(kind: str) -> None:
             with pytest.raises(cs.TopologyError) as caught:
                 create(topic, *pair)
             assert caught.value.code == "CS-101"
-            assert f"{kind}({setting}={serde!r})" in caught.value.what
+            shown = "object" if serde is object else repr(serde)
+            assert f"{kind}({setting}={shown})" in caught.value.what
             assert step.format(setting) in (caught.value.next or "")
             assert str(caught.value.where["line"]).startswith(__file__)
+
+
+def test_topics_have_the_serdes_of_the_topology() -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("numbers", key=int, value=float).to("out")
+    with cs.TopologyTestDriver(builder.build()) as made:
+        made.create_input_topic("numbers").pipe_input(7, 0.5)
+        assert made.create_output_topic("out").read_key_values() == [(7, 0.5)]
+        made.create_input_topic("numbers", int, float).pipe_input(8, 1.5)
+        assert made.create_output_topic("out", int, float).read_key_values() == [(8, 1.5)]
+        with pytest.raises(cs.TopologyError, match="create_output_topic"):
+            made.create_output_topic("elsewhere")
 
 
 @pytest.mark.parametrize("kind", ["create_input_topic", "create_output_topic"])

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crossstream.demo import cdc
+from crossstream.cli.demo_postgres import CHANGES
 from crossstream.demo.cdc import Parts
-from crossstream.demo.postgres import find_postgres
 from crossstream.errors import SourceError
 from crossstream.kafka import broker, servers
-from crossstream.kafka.background import find_java
+from tests.cli.cases import ENVIRONMENT
 from tests.data.debezium.record import read
 from tests.data.debezium.recordings import Recorded
+from tests.end_to_end.real_parts import await_saved
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def parts() -> Iterator[Parts]:
-    try:
-        find_postgres()
-        find_java()
-        broker.fetch_kafka_jars()
-        servers.REGISTRY_JARS.fetch()
-        servers.CONNECT_JARS.fetch()
-    except SourceError as error:
-        pytest.skip(f"no Postgres with Debezium can be started here: {error}")
-    with cdc.parts() as started:
-        yield started
 
 
 def await_records(parts: Parts, topic: str, count: int, seconds: float = 30) -> list[Recorded]:
@@ -47,14 +35,6 @@ def await_records(parts: Parts, topic: str, count: int, seconds: float = 30) -> 
         if len(found) >= count:
             return found
         assert time.monotonic() < deadline, (topic, len(found), parts.failure(topic.partition(".")[0]))
-        time.sleep(0.2)
-
-
-def await_saved(parts: Parts, connector: str) -> None:
-    """Returns when Connect has saved that a connector follows the changes."""
-    deadline = time.monotonic() + 60
-    while "messageType" not in str(servers.request(f"{parts.connect.url}/connectors/{connector}/offsets")):
-        assert time.monotonic() < deadline
         time.sleep(0.2)
 
 
@@ -88,22 +68,44 @@ def test_a_row_becomes_a_record(parts: Parts) -> None:
     assert {"quickavro.public.t-key", "quickavro.public.t-value"} <= set(subjects)
 
 
-def test_the_demo_shows_the_records_of_each_change(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cdc, "parts", lambda: nullcontext(parts))
-    cdc.main(["--pause", "0"])
-    shown = capsys.readouterr().out
-    assert parts.broker.bootstrap_servers in shown
-    for change, records in (
-        (";", {"customers": "2 records", "orders": "3 records"}),
-        ("INSERT INTO orders VALUES (14, 3, 8.25);", {"orders": "1 record"}),
-        ("UPDATE orders SET id = 110 WHERE id = 11;", {"orders": "3 records"}),
-        ("DELETE FROM customers WHERE id = 2;", {"customers": "2 records"}),
+PLAY = """
+import pickle, sys
+from pathlib import Path
+from crossstream.cli.demo import DemoFolder, DemoView
+from crossstream.cli.demo_postgres import play
+
+parts = pickle.loads(Path(sys.argv[1]).read_bytes())
+folder = DemoFolder(Path(sys.argv[2]))
+folder.empty()
+folder.write_shop()
+play(parts, folder, DemoView(sys.stdout))
+"""
+
+
+@pytest.mark.spark
+def test_the_demo_shows_each_change_in_sql_in_the_result(parts: Parts, tmp_path: Path) -> None:
+    given = tmp_path / "parts"
+    given.write_bytes(pickle.dumps(parts))
+    done = subprocess.run(
+        [sys.executable, "-c", PLAY, given, tmp_path / "demo"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shown = done.stdout
+    assert done.returncode == 0, (shown, done.stderr)
+    for number, (title, _) in enumerate(CHANGES, 1):
+        assert f"{number}. {title}" in shown
+    for row in (
+        "   ~     10  Ada       Paris   12.50  was London",
+        "   ~     10  Grace     Arlington   12.50  was Ada, Paris",
+        "   -     11  Ada       Paris    7.00  deleted",
+        "   +    110  Ada       Paris    7.00  new",
     ):
-        lines = [f"    shop.public.{table}: {count}" for table, count in records.items()]
-        assert "\n".join([change, *lines]) in shown.replace("\n\n", "\n")
-    assert "{'id': '3', 'name': 'Edsger', 'city': 'Nuenen'}" in shown
+        assert row in shown
+    assert "not that of SQL" not in shown
+    assert "The 4 rows of SQL are those of the topic." in shown
 
 
 def test_a_connector_that_fails_shows_why(parts: Parts) -> None:

@@ -72,9 +72,9 @@ def test_other_uris_are_refused(place):
 
 
 def test_a_uri_is_shown_without_its_secrets():
-    made = config(state_dir="s3://key:secret@bucket/state?region=eu", trigger=5)
+    made = config(state_dir="s3://key:secret@bucket/state?region=eu", trigger="5 ms")
     assert "state_dir='s3://bucket/state'" in repr(made)
-    assert "trigger=5" in repr(made)
+    assert "trigger='5 ms'" in repr(made)
     assert made.state_path == "s3://key:secret@bucket/state?region=eu"
     assert "state_dir='here'" in repr(config(state_dir="here"))
 
@@ -189,6 +189,17 @@ def test_guarantees():
 @pytest.mark.parametrize("name", ["bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset"])
 def test_kafka_settings_of_our_own(name):
     assert refused(kafka={name: "x"}, bootstrap_servers="a:1").code == "CS-201"
+
+
+@pytest.mark.parametrize("setting", ["trigger", "idle_after", "max_task_idle", "broker_patience"])
+def test_a_small_number_does_not_say_its_unit(setting):
+    error = refused(**{setting: 2})
+    assert error.code == "CS-210"
+    assert error.next == f'write {setting}="2 seconds" or {setting}="2 ms"'
+    made = config(**{setting: "2 ms"})
+    assert getattr(made, f"{setting}_ms") == 2
+    assert getattr(dataclasses.replace(made, partitions=1), f"{setting}_ms") == 2
+    assert getattr(config(**{setting: 60_000}), f"{setting}_ms") == 60_000
 
 
 @pytest.mark.parametrize("trigger", ["soon", -1, 1.5])

@@ -32,6 +32,7 @@ JVM_OPTIONS = ("-Xms2g", "-Xmx2g", "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogg
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "fk": ("inner", "left"),
+    "fk-avro": ("inner",),
     "fk-chain": ("inner",),
     "table-table": ("inner", "left", "outer"),
     "stream-stream": ("inner", "left", "outer"),
@@ -58,7 +59,8 @@ class KafkaStreamsPeer:
     ``warm_up``: topics of a second, equal join of the application, to warm it up with.
     ``foreign_key``: field of an order (fk, stream-global). ``window_ms``, ``grace_ms``: stream-stream.
     ``settings``: any others of Kafka Streams, such as ``commit.interval.ms``. ``state_dir``: kept if given.
-    ``arguments``: what a mode needs besides, in the words of the program: fk-chain has several right tables.
+    ``arguments``: what a mode needs besides, in the words of the program: fk-chain has several right tables, fk-avro
+    the ``registry`` of its schemas.
     ``patience``: seconds to start or stop in.
     """
 

@@ -10,10 +10,11 @@ from typing import Any
 import polars as pl
 
 from crossstream import serdes
-from crossstream.api.checks import agreed, check_option, check_topic, known_serdes
+from crossstream.api.checks import agreed, check_option, check_topic
 from crossstream.api.draft import Draft
 from crossstream.api.global_table import GlobalKTable
-from crossstream.api.options import Consumed, Materialized
+from crossstream.api.options import Consumed, Materialized, materialized_of
+from crossstream.api.short_forms import AsSerde, settings_of
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
@@ -25,14 +26,15 @@ from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.registry import read_from
+from crossstream.signatures import refuse_calls, settings_refusal
 
 
 class StreamsBuilder:
     """Collects the operators of one topology; `build` returns it as frozen data. Source: semantics 3.1.
 
-    >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
+    >>> from crossstream import StreamsBuilder
     >>> builder = StreamsBuilder()
-    >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders = builder.stream("orders", key=str, value=dict)
     >>> orders.filter(lambda order: order["paid"]).to("paid-orders")
     >>> len(builder.build().nodes)
     3
@@ -43,68 +45,89 @@ class StreamsBuilder:
     def __init__(self) -> None:
         self._draft = Draft()
 
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "stream"))
     def stream(
-        self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed | None = None
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
     ) -> KStream:
         """The records of a topic, of several topics, or of all topics whose name matches a compiled pattern.
 
-        Two calls with the same topics and options share one source. Raises `TopologyError`: CS-140 without
-        both serdes, CS-102 bad topic name, CS-122 topics that another source reads with other options.
+        ``key``, ``value``: serdes, or types that have one: str, bytes, int, float, bool, UUID, dict, a class with
+        fields. Without them, and without ``consumed``, keys are str and values dict. Two calls with the same topics and
+        options share one source. Raises `TopologyError`: CS-101 for what is no serde, CS-102 bad topic name, CS-122
+        topics that another source reads with other options.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
-        >>> StreamsBuilder().stream(["orders", "returns"], consumed)
+        >>> from crossstream import StreamsBuilder
+        >>> StreamsBuilder().stream(["orders", "returns"], value=dict)
         <KStream orders+returns>
         """
         names, pattern = _topics(topics)
+        consumed = _consumed("stream", consumed, key, value)
         return KStream(self._draft, self._source("stream", "stream", names, consumed, pattern=pattern))
 
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "table"))
     def table(
         self,
         topic: str,
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
         *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        store: str | None = None,
         source: Debezium | None = None,
     ) -> KTable:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
-        ``materialized`` makes the table queryable. ``source``: the records are changes of a database's rows, see
-        `crossstream.debezium`, which has the serdes then. Raises `TopologyError` as `stream`, CS-120 if the
-        store's name is taken, CS-140 if the serdes of ``materialized`` differ from those of ``consumed``.
+        ``key``, ``value``: serdes or types, as for `stream`. ``store`` makes the table queryable, and so does
+        ``materialized``. ``source``: the records are changes of a database's rows, see `crossstream.debezium`, which
+        has the serdes then. Raises `TopologyError` as `stream`, CS-120 if the store's name is taken, CS-140 if the
+        serdes of ``materialized`` differ from those of ``consumed``.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> from crossstream import StreamsBuilder
+        >>> StreamsBuilder().table("products", key=str, value=dict, store="products")
         <KTable products>
         """
         check_topic("table", topic)
-        node = self._source("table", "table", (topic,), consumed, materialized, unwrap=source)
+        consumed = _consumed("table", consumed, key, value)
+        stored = materialized_of("table", materialized, store)
+        node = self._source("table", "table", (topic,), consumed, stored, unwrap=source)
         return KTable(self._draft, node)
 
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "global_table"))
     def global_table(
         self,
         topic: str,
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
         *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        store: str | None = None,
         source: Debezium | None = None,
     ) -> GlobalKTable:
         """A whole topic as a table that any record may look up by any key.
 
         A start reads the topic to its end before any other record: the first start from the beginning, later ones
         from where the state ends. Afterwards its records belong to the batches like all others. A null value deletes
-        a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable.
+        a row; records with a null key are dropped and counted. ``key``, ``value`` and ``store`` as for `table`.
         ``source``: as for `table`, without ``ordered_by`` and with ``unavailable_value=None``. Raises
         `TopologyError` as `table`, and CS-101 for a versioned global table or an ``offset_reset``. Sources:
         KIP-99, semantics 2.4.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> StreamsBuilder().global_table("merchants", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> from crossstream import StreamsBuilder
+        >>> StreamsBuilder().global_table("merchants")
         <GlobalKTable merchants>
         """
         check_topic("global_table", topic)
-        node = self._source("global_table", "global", (topic,), consumed, materialized, unwrap=source)
+        consumed = _consumed("global_table", consumed, key, value)
+        stored = materialized_of("global_table", materialized, store)
+        node = self._source("global_table", "global", (topic,), consumed, stored, unwrap=source)
         return GlobalKTable(self._draft, node)
 
     def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
@@ -118,13 +141,18 @@ class StreamsBuilder:
         return KStream(self._draft, self._frame("stream", frame, consumed, None))
 
     def table_from(
-        self, frame: Any, consumed: Consumed | None = None, materialized: Materialized | None = None
+        self,
+        frame: Any,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
     ) -> KTable:
         """The rows of a streaming DataFrame as a table: upserts, and deletes where value is null.
 
-        Columns, serdes and errors as for `stream_from`; ``materialized`` makes the table queryable.
+        Columns, serdes and errors as for `stream_from`; ``store`` makes the table queryable.
         """
-        stored = check_option("table_from", "materialized", materialized, Materialized)
+        stored = materialized_of("table_from", materialized, store)
         return KTable(self._draft, self._frame("table", frame, consumed, stored))
 
     def build(self) -> Topology:
@@ -157,12 +185,8 @@ class StreamsBuilder:
         name = option.name or shorten(path)
         if shape == "global":
             _check_global(name, option, asked)
-        key, value = known_serdes(
-            name,
-            agreed(name, "the keys of its topic", option.key, asked.key, "key"),
-            agreed(name, "the values of its topic", option.value, asked.value, "value"),
-            "pass Consumed({}); serdes.bytes() leaves bytes alone",
-        )
+        key = agreed(name, "the keys of its topic", option.key, asked.key, "key") or serdes.string()
+        value = agreed(name, "the values of its topic", option.value, asked.value, "value") or serdes.json()
         topic = names[0] if names else None
         key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
         _check_extractor(option, name, key, value)
@@ -194,6 +218,13 @@ class StreamsBuilder:
         return node
 
 
+def _consumed(
+    operator: str, consumed: Consumed | None, key: AsSerde | None, value: AsSerde | None
+) -> Consumed | None:
+    option = check_option(operator, "consumed", consumed, Consumed)
+    return settings_of(operator, "consumed", option, Consumed, key=key, value=value)
+
+
 def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) -> None:
     """Checks the fields that an expression for timestamps reads, see `typed`."""
     if isinstance(consumed.timestamp_extractor, pl.Expr):
@@ -212,7 +243,7 @@ def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) ->
         what = "a global table cannot keep values that an event leaves out, nor order its events"
         step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
     else:
-        return replace(consumed, key=unwrap.key, value=unwrap.row)
+        return replace(consumed, key=unwrap.key, value=unwrap.stored)
     raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from crossstream.api.short_forms import TYPES, as_serde
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.columns.headers import Headers
@@ -94,6 +95,14 @@ def settled(duration: Duration) -> int:
     return duration
 
 
+def settle_serdes(option: object, *settings: str, optional: bool = True) -> None:
+    """Replaces types by their serdes (`as_serde`), and checks them as `check_serdes` does."""
+    for setting in settings:
+        object.__setattr__(option, setting, as_serde(getattr(option, setting)))
+    given = {setting: getattr(option, setting) for setting in settings}
+    check_serdes(type(option).__name__, optional=optional, **given)
+
+
 def check_serdes(
     owner: str,
     /,
@@ -115,13 +124,21 @@ def check_serdes(
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")
         raise TopologyError(
-            f"{owner}({setting}={serde!r}) is not a serde",
+            f"{owner}({setting}={serde.__name__}): the class has no serde"
+            if isinstance(serde, type)
+            else f"{owner}({setting}={serde!r}) is not a serde",
             code="CS-101",
             where=caller_location(),
-            next=f"call it: {setting}=serdes.{name}()"
-            if called
-            else f"pass one, such as {setting}=serdes.json()",
+            next=f"call it: {setting}=serdes.{name}()" if called else _serde_advice(setting, serde),
         )
+
+
+def _serde_advice(setting: str, given: object) -> str:
+    if isinstance(given, type) and callable(getattr(given, "serialize", None)):
+        return f"make one: {setting}={given.__name__}()"
+    if isinstance(given, type) and given is not object:
+        return f"declare its fields: make it a dataclass; or pass a serde, such as {setting}=serdes.json()"
+    return f"pass a serde, such as {setting}=serdes.json(); or a type: {TYPES}"
 
 
 def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
@@ -176,6 +193,8 @@ def check_option(operator: str, setting: str, option: object, kind: type[T]) -> 
         where=caller_location(operator),
         next=f"name the argument: {name.lower()}=…"
         if is_other
+        else f"name the types: {operator}(…, key=str, value=dict)"
+        if kind.__name__ in ("Consumed", "Produced") and isinstance(option, type)
         else f"write {setting}={_written(option, kind.__name__)}",
     )
 
@@ -325,7 +344,7 @@ def known_serdes(operator: str, key: Serde | None, value: Serde | None, step: st
     """Both serdes of a source or a sink. Raises CS-140 where one is missing; ``step`` says how to give it."""
     if key is not None and value is not None:
         return key, value
-    examples = {"key": "key=serdes.string()", "value": "value=serdes.json()"}
+    examples = {"key": "key=str", "value": "value=dict"}
     missing = [name for name, serde in (("key", key), ("value", value)) if serde is None]
     raise TopologyError(
         f"no {' and '.join(missing)} serde for {operator}",
@@ -356,7 +375,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
             f"{operator} works by key, and the key serde was lost where the key changed",
             code="CS-140",
             where=caller_location(operator),
-            next=f"pass {option}, such as {option.replace('…', 'serdes.string()')}",
+            next=f"pass {option}, such as {option.replace('…', 'str' if option == 'key=…' else 'serdes.string()')}",
         )
     return given or key
 

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from crossstream.api.checks import REQUIRED, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
+from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
 from crossstream.api.table_joins import table_join_refusal
 from crossstream.errors import TopologyError, caller_location
@@ -46,10 +47,11 @@ class GlobalKTable(Handle):
     def join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
         key_selector: KeySelector = REQUIRED,
         named: Named | None = None,
+        on_merge: OnMerge = "raise",
     ) -> GlobalKTable:
         """A view over two global tables: each row of this one, with the row of ``other`` that it selects.
 
@@ -65,16 +67,17 @@ class GlobalKTable(Handle):
         >>> shops.join(cities, lambda shop, city: {**shop, "city": city}, key_selector=lambda shop: shop["city"])
         <GlobalKTable shops.join(cities)>
         """
-        return self._view("inner", other, joiner, key_selector, named)
+        return self._view("inner", other, joiner, key_selector, named, on_merge)
 
     @refuse_calls(table_join_refusal)
     def left_join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
         key_selector: KeySelector = REQUIRED,
         named: Named | None = None,
+        on_merge: OnMerge = "raise",
     ) -> GlobalKTable:
         """As `join`, and rows that find no row of ``other`` get ``joiner(left, None)``.
 
@@ -84,21 +87,23 @@ class GlobalKTable(Handle):
         >>> shops.left_join(cities, lambda shop, city: [shop, city], key_selector=lambda shop: shop["city"])
         <GlobalKTable shops.left_join(cities)>
         """
-        return self._view("left", other, joiner, key_selector, named)
+        return self._view("left", other, joiner, key_selector, named, on_merge)
 
     def _view(
         self,
         kind: JoinKind,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: ValueJoiner | None,
         key_selector: KeySelector,
         named: Named | None,
+        on_merge: OnMerge,
     ) -> GlobalKTable:
         operator, mine = OPERATORS[kind], self._node
         if not isinstance(other, GlobalKTable):
             _refuse(operator, other)
         check_same_builder(operator, self._draft, other._draft)
-        function = function_of(operator, "joiner", joiner, {"left": mine, "right": other._node})
+        sides = {"left": mine, "right": other._node}
+        function = joiner_of(operator, kind, joiner, on_merge, sides)
         node = child(
             self._draft,
             GlobalJoin,

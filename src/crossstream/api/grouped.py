@@ -6,9 +6,8 @@ None deletes the group's row. Sources: semantics 3.4, KIP-150 (cogroup), KIP-825
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
 import polars as pl
@@ -25,7 +24,9 @@ from crossstream.api.checks import (
     needed_key,
 )
 from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
-from crossstream.api.options import Grouped, Materialized, Named
+from crossstream.api.options import Grouped, Materialized, Named, materialized_of
+from crossstream.api.short_forms import AsSerde, settings_of
+from crossstream.api.types import declared_key
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
 from crossstream.columns.functions import Function
 from crossstream.durations import Duration
@@ -145,17 +146,23 @@ class _Counting(_Grouping[T]):
 
     __slots__ = ()
 
-    def count(self, named: Named | None = None, materialized: Materialized | None = None) -> T:
+    def count(
+        self,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+    ) -> T:
         """The number of records of each group, as `serdes.int64` (of each window, if there are windows).
 
         Of a grouped table: the number of its rows; a group that has none left stays with 0, as in Kafka.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
-        >>> words.group_by_key().count(materialized=Materialized(store="counts"))
+        >>> words.group_by_key().count(store="counts")
         <KTable words.count>
         """
-        asked = check_option("count", "materialized", materialized, Materialized)
+        materialized = asked = materialized_of("count", materialized, store)
         value = (asked.value if asked is not None else None) or serdes.int64()
         return self._table("count", named, materialized, value=value, value_type=None)
 
@@ -163,13 +170,16 @@ class _Counting(_Grouping[T]):
         self,
         materialized: Materialized | None = None,
         named: Named | None = None,
+        *,
+        store: str | Aggregation | pl.Expr | None = None,
         **columns: Aggregation | pl.Expr,
     ) -> T:
         """Built-in aggregates of each group, by name: a table of a struct, without a Python call for any record.
 
         ``columns``: made of `crossstream.agg`, and of arithmetic with it, or Polars expressions of sums, means, minima,
         maxima and counts (``pl.col("price").sum() / pl.len()``). The values need a declared type. The value
-        serde is JSON with these names, or that of ``materialized``. Of a grouped table every aggregate follows the rows
+        serde is JSON with these names, or that of ``materialized``. ``store``: a text makes the table queryable; an
+        aggregate is a column of this name. Of a grouped table every aggregate follows the rows
         that change or go, ``min``, ``max``, ``first``, ``last`` and lists too; a group without rows has no row.
 
         >>> import polars as pl
@@ -179,7 +189,9 @@ class _Counting(_Grouping[T]):
         >>> orders.group_by_key().agg(number=agg.count(), average=agg.sum("price") / agg.count())
         <KTable orders.agg>
         """
-        asked = check_option("agg", "materialized", materialized, Materialized)
+        if isinstance(store, Aggregation | pl.Expr):
+            columns, store = {"store": store, **columns}, None
+        materialized = asked = materialized_of("agg", materialized, store)
         node = replace(self._node, key=self._key, value=self._values[0] or self._node.value)
         found = aggregates_of(columns, node)
         made = serdes.json(found.dtype)
@@ -197,6 +209,9 @@ class _AggregatedStream(_Counting[T]):
         reducer: Callable[..., Any] = REQUIRED,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> T:
         """Combines the values of each group: the first value begins, ``reducer(aggregate, value)`` adds the next.
 
@@ -209,9 +224,10 @@ class _AggregatedStream(_Counting[T]):
         """
         function = self._function("reduce", "reducer", reducer, ("aggregate", "value"))
         merger = function if self._windows is not None and self._windows.kind == "session" else None
-        asked = check_option("reduce", "materialized", materialized, Materialized) or Materialized()
-        value = asked.value or self._values[0] or self._node.value
-        made = {"value": value, "value_type": None if value is not None else self._node.value_type}
+        materialized = materialized_of("reduce", materialized, store, value)
+        asked = materialized or Materialized()
+        kept = asked.value or self._values[0] or self._node.value
+        made = {"value": kept, "value_type": None if kept is not None else self._node.value_type}
         return self._table("reduce", named, materialized, adders=(function,), merger=merger, **made)
 
     def aggregate(
@@ -221,6 +237,9 @@ class _AggregatedStream(_Counting[T]):
         merger: Callable[..., Any] | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> T:
         """Aggregates the values of each group: ``initializer()`` begins, ``aggregator(aggregate, value)`` adds a value.
 
@@ -233,6 +252,7 @@ class _AggregatedStream(_Counting[T]):
         <KTable words.aggregate>
         """
         adder = self._function("aggregate", "aggregator", aggregator, ("aggregate", "value"))
+        materialized = materialized_of("aggregate", materialized, store, value)
         return self._aggregate(initializer, (adder,), merger, named, materialized)
 
 
@@ -347,8 +367,12 @@ class CogroupedKStream(_Grouping[T]):
         merger: Callable[..., Any] | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> T:
         """One aggregate of all streams for each group: ``initializer()`` begins, each stream's aggregator adds."""
+        materialized = materialized_of("aggregate", materialized, store, value)
         return self._aggregate(initializer, self._adders, merger, named, materialized)
 
 
@@ -374,6 +398,9 @@ class GroupedKTable(_Counting[T]):
         subtractor: Callable[..., Any] = REQUIRED,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> T:
         """Combines the values of each group: ``adder(aggregate, new)`` adds one, ``subtractor(aggregate, old)`` takes
         one away. The first value begins.
@@ -385,9 +412,10 @@ class GroupedKTable(_Counting[T]):
         <KTable stock.group_by.reduce>
         """
         functions = self._adder_and_subtractor("reduce", adder, subtractor)
-        asked = check_option("reduce", "materialized", materialized, Materialized) or Materialized()
-        value = asked.value or self._values[0] or self._node.value
-        made = {"value": value, "value_type": None if value is not None else self._node.value_type}
+        materialized = materialized_of("reduce", materialized, store, value)
+        asked = materialized or Materialized()
+        kept = asked.value or self._values[0] or self._node.value
+        made = {"value": kept, "value_type": None if kept is not None else self._node.value_type}
         return self._table("reduce", named, materialized, **functions, **made)
 
     def aggregate(
@@ -397,11 +425,15 @@ class GroupedKTable(_Counting[T]):
         subtractor: Callable[..., Any] = REQUIRED,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> T:
         """Aggregates the values of each group: ``initializer()`` begins; ``adder``, ``subtractor`` as in `reduce`."""
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         functions = self._adder_and_subtractor("aggregate", adder, subtractor)
-        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
+        materialized = materialized_of("aggregate", materialized, store, value)
+        asked = materialized or Materialized()
         made = made_values("adder", functions["adders"][0], asked, self._node)
         functions["adders"] = (made.pop("adder"),)
         return self._table("aggregate", named, materialized, initializer=initializer, **functions, **made)
@@ -434,25 +466,16 @@ def _windows(windows: Any, emit: Any) -> tuple[WindowSpec, bool]:
     return spec, emit == "close"
 
 
-def group_key(operator: str, node: Node, option: Grouped) -> Serde:
-    """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares."""
-    declared = (
-        None if node.key_type is None or node.key_type.dtype is None else _PLAIN.get(str(node.key_type.dtype))
-    )
-    return needed_key(
-        operator, node.key, option.key or (declared if node.key is None else None), "Grouped(key=…)"
-    )
+def grouped_of(operator: str, grouped: Grouped | None, key: AsSerde | None, value: AsSerde | None) -> Grouped:
+    """``grouped``, with the serdes that are given by keyword."""
+    option = check_option(operator, "grouped", grouped, Grouped)
+    return settings_of(operator, "grouped", option, Grouped, key=key, value=value) or Grouped()
 
 
-_PLAIN: Mapping[str, Serde] = MappingProxyType(
-    {
-        "String": serdes.string(),
-        "Int64": serdes.int64(),
-        "Int32": serdes.int32(),
-        "Int16": serdes.int16(),
-        "Float64": serdes.float64(),
-        "Boolean": serdes.boolean(),
-        "Binary": serdes.bytes(),
-    }
-)
-"""The key serde of a field of this type of columns."""
+def group_key(operator: str, node: Node, option: Grouped, *, by_field: bool = False) -> Serde:
+    """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares.
+
+    ``by_field``: text names the field that is the key; where its type is not declared, keys are text.
+    """
+    known = option.key or declared_key(node) or (serdes.string() if by_field else None)
+    return needed_key(operator, node.key, known if node.key is None else option.key, "key=…")

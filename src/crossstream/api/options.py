@@ -14,12 +14,14 @@ from types import MappingProxyType
 from crossstream.api.checks import (
     check_choice,
     check_name,
-    check_serdes,
+    check_option,
     check_signature,
     settle_durations,
     settle_offset_reset,
+    settle_serdes,
     settled,
 )
+from crossstream.api.short_forms import AsSerde, SerdeField, settings_of
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
@@ -62,14 +64,14 @@ class Consumed:
     'latest'
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | timedelta | datetime = "earliest"
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Consumed", key=self.key, value=self.value)
+        settle_serdes(self, "key", "value")
         check_signature(
             "Consumed", "timestamp_extractor", self.timestamp_extractor, ("key", "value", "timestamp")
         )
@@ -90,13 +92,13 @@ class Produced:
     True
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
     partitioner: Partitioner | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Produced", key=self.key, value=self.value)
+        settle_serdes(self, "key", "value")
         check_signature("Produced", "partitioner", self.partitioner, ("topic", "key", "value", "count"))
         check_name("Produced", "name", self.name, optional=True)
 
@@ -118,14 +120,14 @@ class Materialized:
     """
 
     store: str | None = None
-    key: Serde | None = None
-    value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
     caching: bool = True
     retention: Duration | None = None
     history_retention: Duration | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Materialized", key=self.key, value=self.value)
+        settle_serdes(self, "key", "value")
         settle_durations(self, "history_retention", "retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
@@ -135,6 +137,25 @@ class Materialized:
         history = None if self.history_retention is None else settled(self.history_retention)
         retention = None if self.retention is None else settled(self.retention)
         return StoreSpec(self.store, key, value, history, retention)
+
+
+def produced_of(
+    operator: str, produced: Produced | None, key: AsSerde | None, value: AsSerde | None
+) -> Produced:
+    """``produced``, with the serdes that are given by keyword."""
+    option = check_option(operator, "produced", produced, Produced)
+    return settings_of(operator, "produced", option, Produced, key=key, value=value) or Produced()
+
+
+def materialized_of(
+    operator: str,
+    materialized: Materialized | None,
+    store: str | None = None,
+    value: AsSerde | None = None,
+) -> Materialized | None:
+    """``materialized``, with the store and the serde of the values that are given by keyword."""
+    option = check_option(operator, "materialized", materialized, Materialized)
+    return settings_of(operator, "materialized", option, Materialized, store=store, value=value)
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -147,12 +168,12 @@ class Grouped:
     'by-customer'
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Grouped", key=self.key, value=self.value)
+        settle_serdes(self, "key", "value")
         check_name("Grouped", "name", self.name, optional=True)
 
 
@@ -170,14 +191,14 @@ class Repartitioned:
     'by-customer'
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
     name: str | None = None
     partitions: int | None = None
     partitioner: KeyPartitioner | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Repartitioned", key=self.key, value=self.value)
+        settle_serdes(self, "key", "value")
         check_name("Repartitioned", "name", self.name, optional=True)
         check_partitions("Repartitioned", self.partitions)
         check_signature("Repartitioned", "partitioner", self.partitioner, ("key", "count"))
@@ -196,15 +217,15 @@ class StreamJoined:
     'recent-views'
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
-    other_value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
+    other_value: SerdeField | None = None
     name: str | None = None
     store: str | None = None
     other_store: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("StreamJoined", key=self.key, value=self.value, other_value=self.other_value)
+        settle_serdes(self, "key", "value", "other_value")
         for setting in ("name", "store", "other_store"):
             check_name("StreamJoined", setting, getattr(self, setting), optional=True)
         if self.store is not None and self.store == self.other_store:
@@ -230,14 +251,14 @@ class Joined:
     10000
     """
 
-    key: Serde | None = None
-    value: Serde | None = None
-    other_value: Serde | None = None
+    key: SerdeField | None = None
+    value: SerdeField | None = None
+    other_value: SerdeField | None = None
     grace: Duration | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_serdes("Joined", key=self.key, value=self.value, other_value=self.other_value)
+        settle_serdes(self, "key", "value", "other_value")
         settle_durations(self, "grace")
         check_name("Joined", "name", self.name, optional=True)
 

@@ -12,19 +12,20 @@ import pyarrow as pa
 from crossstream.api.checks import (
     REQUIRED,
     check_name,
-    check_serdes,
     check_signature,
     function_of,
     needed_key,
     settle_durations,
+    settle_serdes,
     settled,
 )
-from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.draft import child, given_name
 from crossstream.api.options import Named
+from crossstream.api.previews import Previewed
+from crossstream.api.short_forms import SerdeField
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Deduplicate, Process, ProcessorStore, TransformBatches
-from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import typed_as
 from crossstream.signatures import fits_call, keyword_settings
 from crossstream.typing import KeySelector
@@ -45,8 +46,8 @@ class KeyValueStore:
     """
 
     name: str
-    key: Serde
-    value: Serde
+    key: SerdeField
+    value: SerdeField
 
     def __post_init__(self) -> None:
         _check("KeyValueStore", self)
@@ -70,8 +71,8 @@ class WindowStore:
     """
 
     name: str
-    key: Serde
-    value: Serde
+    key: SerdeField
+    value: SerdeField
     retention: Duration
 
     def __post_init__(self) -> None:
@@ -97,8 +98,8 @@ class VersionedStore:
     """
 
     name: str
-    key: Serde
-    value: Serde
+    key: SerdeField
+    value: SerdeField
     history_retention: Duration
 
     def __post_init__(self) -> None:
@@ -113,7 +114,7 @@ class VersionedStore:
 ProcessorStores = Sequence[KeyValueStore | WindowStore | VersionedStore]
 
 
-class Processing(Handle):
+class Processing(Previewed):
     """The methods of a stream that take a processor, and `deduplicate`."""
 
     __slots__ = ()
@@ -259,7 +260,7 @@ class Processing(Handle):
 
 def _check(owner: str, store: KeyValueStore | WindowStore | VersionedStore) -> None:
     check_name(owner, "name", store.name)
-    check_serdes(owner, optional=False, key=store.key, value=store.value)
+    settle_serdes(store, "key", "value", optional=False)
 
 
 def _specs(operator: str, stores: Any) -> tuple[ProcessorStore, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from crossstream.api.branched import BranchedKStream, PrintRecord, merged
 from crossstream.api.checks import (
-    REQUIRED,
     check_option,
     check_signature,
     check_topic,
@@ -20,8 +19,9 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import child, given_name
-from crossstream.api.grouped import GroupedKStream, group_key
+from crossstream.api.grouped import GroupedKStream, group_key, grouped_of
 from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
+from crossstream.api.merging import OnMerge
 from crossstream.api.options import (
     Grouped,
     Joined,
@@ -31,15 +31,20 @@ from crossstream.api.options import (
     Produced,
     Repartitioned,
     StreamJoined,
+    materialized_of,
+    produced_of,
 )
 from crossstream.api.processors import Processing
+from crossstream.api.short_forms import AsSerde, settings_of
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
-from crossstream.api.types import type_of_items
+from crossstream.api.types import declared_key, declared_value, type_of_items
 from crossstream.columns.functions import keyed
 from crossstream.columns.headers import Headers
+from crossstream.durations import Duration
+from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
 from crossstream.serdes.registry import written_to
-from crossstream.signatures import fits_call, refuse_calls
+from crossstream.signatures import fits_call, refuse_calls, settings_refusal
 from crossstream.typing import (
     Action,
     BatchFunction,
@@ -232,28 +237,45 @@ class KStream(Processing):
         function = function_of("print", "action", keyed(action), self._input())
         self._child(graph.Peek, "print", named, action=function, terminal=True, shape="none")
 
-    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+    def repartition(
+        self,
+        repartitioned: Repartitioned | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        partitions: int | None = None,
+    ) -> KStream:
         """Moves the records to the partitions of their keys now, instead of at the next operation by key.
 
-        Raises CS-140 if the key serde is unknown.
+        ``key``, ``value``: serdes, or types that have one. Raises CS-140 if the key serde is unknown.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> by_customer = orders.select_key(lambda order: order["customer"])
-        >>> by_customer.repartition(Repartitioned(key=serdes.string(), name="by-customer"))
-        <KStream by-customer>
+        >>> from crossstream import StreamsBuilder
+        >>> orders = StreamsBuilder().stream("orders")
+        >>> orders.select_key(lambda order: order["customer"]).repartition(key=str)
+        <KStream orders.select_key.repartition>
         """
-        option = check_option("repartition", "repartitioned", repartitioned, Repartitioned) or Repartitioned()
+        given = check_option("repartition", "repartitioned", repartitioned, Repartitioned)
+        short = {"key": key, "value": value, "partitions": partitions}
+        option = settings_of("repartition", "repartitioned", given, Repartitioned, **short) or Repartitioned()
         node = self._node
-        key = option.key or needed_key("repartition", node.key, None, "Repartitioned(key=…)")
-        settings = {"partitioner": option.partitioner, "partitions": option.partitions}
-        value = option.value or node.value
-        made = child(
-            self._draft, graph.Repartition, "repartition", node, option.name, key=key, value=value, **settings
-        )
+        settings = {
+            "key": option.key or needed_key("repartition", declared_key(node), None, "key=…"),
+            "value": option.value or node.value,
+            "partitioner": option.partitioner,
+            "partitions": option.partitions,
+        }
+        made = child(self._draft, graph.Repartition, "repartition", node, option.name, **settings)
         return KStream(self._draft, made)
 
-    def to_table(self, named: Named | None = None, materialized: Materialized | None = None) -> KTable:
+    def to_table(
+        self,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        store: str | None = None,
+    ) -> KTable:
         """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
 
         Raises CS-140 if the key serde is unknown or differs from ``Materialized(key=)``, CS-120 if the store's name is
@@ -261,16 +283,17 @@ class KStream(Processing):
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.to_table(materialized=Materialized(store="last-order")).queryable_store_name
+        >>> orders.to_table(store="last-order").queryable_store_name
         'last-order'
         """
         from crossstream.api.table import KTable
 
         name = given_name("to_table", named)
-        option = check_option("to_table", "materialized", materialized, Materialized)
-        asked = option or Materialized()
+        option = materialized_of("to_table", materialized, store)
+        short = {"key": key, "value": value}
+        asked = settings_of("to_table", "materialized", option, Materialized, **short) or Materialized()
         node = self._node
-        key = needed_key("to_table", node.key, asked.key, "materialized=Materialized(key=…)")
+        key = needed_key("to_table", declared_key(node), asked.key, "key=…")
         value = asked.value or node.value
         spec = None if option is None else option.spec(key, value)
         made = child(
@@ -286,52 +309,96 @@ class KStream(Processing):
         )
         return KTable(self._draft, made)
 
-    def group_by_key(self, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+    def group_by_key(
+        self,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKStream[KTable]:
         """Groups the records by their keys, to be counted or aggregated.
 
-        Raises CS-140 if the key serde is unknown.
+        ``key``, ``value``: serdes, or types that have one, where they are unknown. Raises CS-140
+        without one for the keys.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
         >>> words.group_by_key().count()
         <KTable words.count>
         """
-        option = check_option("group_by_key", "grouped", grouped, Grouped) or Grouped()
+        option = grouped_of("group_by_key", grouped, key, value)
         return self._grouped("group_by_key", self._node, option)
 
-    def group_by(self, selector: KeySelector, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+    def group_by(
+        self,
+        selector: KeySelector,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKStream[KTable]:
         """Groups the records by the key that ``selector`` returns; text names a field of the value.
 
-        Raises CS-140 if ``Grouped(key=…)`` is needed: where the type of the new key is not declared.
+        ``key``, ``value``: serdes, or types that have one. The keys of a field of undeclared type are str. Raises
+        CS-140 if ``key`` is needed: where a function returns it, and its type is not declared.
 
-        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
-        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.bytes(), value=serdes.string()))
-        >>> words.group_by(lambda word: word.lower(), Grouped(key=serdes.string())).count()
+        >>> from crossstream import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", value=str)
+        >>> words.group_by(lambda word: word.lower(), key=str).count()
         <KTable words.group_by.count>
         """
-        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        option = grouped_of("group_by", grouped, key, value)
         function = function_of("group_by", "selector", selector, self._input(), by_name=True)
         made = {"key": option.key, "key_type": function.returns}
         node = child(
             self._draft, graph.SelectKey, "group_by", self._node, option.name, mapper=function, **made
         )
-        return self._grouped("group_by", node, option)
+        return self._grouped("group_by", node, option, by_field=isinstance(selector, str))
 
-    def _grouped(self, operator: str, node: graph.Node, option: Grouped) -> GroupedKStream[KTable]:
+    def _grouped(
+        self, operator: str, node: graph.Node, option: Grouped, *, by_field: bool = False
+    ) -> GroupedKStream[KTable]:
         from crossstream.api.table import KTable
 
-        return GroupedKStream(
-            self._draft, KTable, (node,), group_key(operator, node, option), (option.value,)
-        )
+        key = group_key(operator, node, option, by_field=by_field)
+        return GroupedKStream(self._draft, KTable, (node,), key, (option.value,))
 
     @overload
     def join(
         self,
         other: KStream,
-        joiner: ValueJoiner,
+        joiner: ValueJoiner | None,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
@@ -339,9 +406,11 @@ class KStream(Processing):
     def join(
         self,
         other: KTable,
-        joiner: ValueJoiner,
+        joiner: ValueJoiner | None = None,
         joined: Joined | None = None,
         *,
+        grace: Duration | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
@@ -349,20 +418,31 @@ class KStream(Processing):
     def join(
         self,
         other: GlobalKTable,
-        joiner: GlobalJoiner,
+        joiner: GlobalJoiner | None = None,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: GlobalJoiner = REQUIRED,
-        *options: Any,
-        **settings: Any,
+        joiner: GlobalJoiner | None = None,
+        windows: JoinWindows | Joined | None = None,
+        stream_joined: StreamJoined | None = None,
+        *,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        grace: Duration | None = None,
+        joined: Joined | None = None,
+        key_selector: KeySelector | None = None,
+        named: Named | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
     ) -> KStream:
         """Inner join; the other side decides which one.
 
@@ -392,16 +472,59 @@ class KStream(Processing):
         >>> orders.join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
         <KStream orders.join(shops)>
         """
-        return self._join("inner", other, (joiner, *options), settings)
+        return self._join(
+            "inner",
+            other,
+            joiner,
+            windows,
+            stream_joined=stream_joined,
+            within=within,
+            before=before,
+            after=after,
+            grace=grace,
+            joined=joined,
+            key_selector=key_selector,
+            named=named,
+            on_merge=on_merge,
+            headers=headers,
+        )
 
     @overload
     def left_join(
         self,
         other: KStream,
-        joiner: ValueJoiner,
+        joiner: ValueJoiner | None,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
@@ -409,9 +532,11 @@ class KStream(Processing):
     def left_join(
         self,
         other: KTable,
-        joiner: ValueJoiner,
+        joiner: ValueJoiner | None = None,
         joined: Joined | None = None,
         *,
+        grace: Duration | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
@@ -419,20 +544,31 @@ class KStream(Processing):
     def left_join(
         self,
         other: GlobalKTable,
-        joiner: GlobalJoiner,
+        joiner: GlobalJoiner | None = None,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        on_merge: OnMerge = "raise",
         headers: Headers | None = None,
     ) -> KStream: ...
 
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: GlobalJoiner = REQUIRED,
-        *options: Any,
-        **settings: Any,
+        joiner: GlobalJoiner | None = None,
+        windows: JoinWindows | Joined | None = None,
+        stream_joined: StreamJoined | None = None,
+        *,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        grace: Duration | None = None,
+        joined: Joined | None = None,
+        key_selector: KeySelector | None = None,
+        named: Named | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
     ) -> KStream:
         """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
 
@@ -447,19 +583,76 @@ class KStream(Processing):
         >>> orders.left_join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
         <KStream orders.left_join(shops)>
         """
-        return self._join("left", other, (joiner, *options), settings)
-
-    @overload
-    def outer_join(self, other: KStream, joiner: ValueJoiner, windows: JoinWindows) -> KStream: ...
+        return self._join(
+            "left",
+            other,
+            joiner,
+            windows,
+            stream_joined=stream_joined,
+            within=within,
+            before=before,
+            after=after,
+            grace=grace,
+            joined=joined,
+            key_selector=key_selector,
+            named=named,
+            on_merge=on_merge,
+            headers=headers,
+        )
 
     @overload
     def outer_join(
-        self, other: KStream, joiner: ValueJoiner, windows: JoinWindows, stream_joined: StreamJoined | None
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+        *,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        within: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        *,
+        before: Duration,
+        after: Duration,
+        grace: Duration | None = None,
+        stream_joined: StreamJoined | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
     def outer_join(
-        self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+        self,
+        other: KStream,
+        joiner: ValueJoiner | None = None,
+        windows: JoinWindows | None = None,
+        stream_joined: StreamJoined | None = None,
+        *,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        grace: Duration | None = None,
+        on_merge: OnMerge = "raise",
+        headers: Headers | None = None,
     ) -> KStream:
         """Outer join with another stream: as `left_join`, on both sides. Tables have no outer join with a stream.
 
@@ -469,27 +662,49 @@ class KStream(Processing):
         >>> views.outer_join(clicks, lambda view, click: [view, click], JoinWindows.of("10 seconds"))
         <KStream views.outer_join(clicks)>
         """
-        return self._join("outer", other, (joiner, *options), settings)
+        return self._join(
+            "outer",
+            other,
+            joiner,
+            windows,
+            stream_joined=stream_joined,
+            within=within,
+            before=before,
+            after=after,
+            grace=grace,
+            on_merge=on_merge,
+            headers=headers,
+        )
 
     def _join(
-        self, kind: graph.JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]
+        self, kind: graph.JoinKind, other: object, joiner: Any, windows: Any, **settings: Any
     ) -> KStream:
-        return KStream(self._draft, stream_join(kind, self, other, given, settings))
+        return KStream(self._draft, stream_join(kind, self, other, joiner, windows, settings))
 
-    def to(self, topic: str | TopicSelector, produced: Produced | None = None) -> None:
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
+    def to(
+        self,
+        topic: str | TopicSelector,
+        produced: Produced | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> None:
         """Writes every record to a topic, or to the topic that ``topic(key, value)`` returns.
+
+        ``key``, ``value``: serdes, or types that have one. Without them they are those of the stream: of its topic, or
+        of the type that an expression, an annotation or a join without a joiner gives.
 
         A topic of Kafka must exist (CS-652). A missing file topic is created with one partition, but not one that a
         function names (CS-652). Several streams may write to one topic: the results of a record stay in order, and
-        before those of later records. Serdes not in ``produced`` are those of the stream. Raises CS-140 where one is
-        unknown, CS-102 for a name that Kafka does not allow, CS-104 for a function that does not take key and value.
-        Source: semantics 3.12.
+        before those of later records. Raises CS-140 where a serde is unknown, CS-102 for a name that Kafka does not
+        allow, CS-104 for a function that does not take key and value. Source: semantics 3.12.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
+        >>> orders.map_values(lambda order: order["price"]).to("prices", value=float)
         """
-        option = check_option("to", "produced", produced, Produced) or Produced()
+        option = produced_of("to", produced, key, value)
         node, path = self._node, f"to({topic})"
         target: dict[str, Any] = {"topic": topic}
         if callable(topic):
@@ -497,9 +712,8 @@ class KStream(Processing):
             path, target = "to", {"topic_of": topic}
         else:
             check_topic("to", topic)
-        key, value = known_serdes(
-            path, option.key or node.key, option.value or node.value, "pass Produced({})"
-        )
+        kept = option.key or declared_key(node), option.value or declared_value(node)
+        key, value = known_serdes(path, *kept, "pass {}")
         named = None if callable(topic) else topic
         key, value = written_to(key, named, is_key=True), written_to(value, named, is_key=False)
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}

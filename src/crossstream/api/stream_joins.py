@@ -18,9 +18,12 @@ from crossstream.api.checks import (
     settled,
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
+from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
+from crossstream.api.short_forms import settings_of
 from crossstream.columns.functions import keyed, required_arguments
 from crossstream.columns.headers import Headers
+from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
@@ -40,26 +43,32 @@ def stream_stream_join(
     kind: JoinKind,
     left: Handle,
     other: Handle,
-    joiner: ValueJoiner = REQUIRED,
+    joiner: ValueJoiner | None = None,
     windows: JoinWindows | None = None,
     stream_joined: StreamJoined | None = None,
     *,
+    within: Duration | None = None,
+    before: Duration | None = None,
+    after: Duration | None = None,
+    grace: Duration | None = None,
+    on_merge: OnMerge = "raise",
     headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamStreamJoin`. Raises CS-110 without windows, CS-134 for keys of different serdes."""
     operator = OPERATORS[kind]
-    given = check_option(operator, "windows", windows, JoinWindows)
+    bounds = {"within": within, "before": before, "after": after, "grace": grace}
+    given = _windows(operator, check_option(operator, "windows", windows, JoinWindows), **bounds)
     if given is None:
         raise TopologyError(
             f"{operator} with a stream needs windows: how far apart in time partners may be",
             code="CS-110",
             where=caller_location(operator),
-            next='pass windows, such as JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
+            next='write within="10 seconds", or JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
         )
     before, after, grace = given.milliseconds()
     option = check_option(operator, "stream_joined", stream_joined, StreamJoined) or StreamJoined()
     mine, theirs, nodes = left._node, other._node, left._draft.nodes
-    function = function_of(operator, "joiner", joiner, {"left": mine, "right": theirs})
+    function = joiner_of(operator, kind, joiner, on_merge, {"left": mine, "right": theirs})
     path = f"{operator}({theirs.name})"
     check_partitions(nodes, f"{mine.name}.{path}", (mine.name, theirs.name))
     key = _shared_key(operator, mine, theirs, option.key, "StreamJoined(key=…)")
@@ -94,6 +103,27 @@ def stream_stream_join(
     )
 
 
+def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | None) -> JoinWindows | None:
+    """The windows of a join, given as an object or by keyword. Raises CS-110 for both, and for bounds that clash."""
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    sides = {"before", "after"} & given.keys()
+    twice = "windows" if windows is not None and given else "within" if "within" in given and sides else None
+    if twice is not None:
+        others = ", ".join(f"{name}=…" for name in given if name != twice)
+        raise TopologyError(
+            f"{operator} gets its windows twice: {twice}=… and {others}",
+            code="CS-110",
+            where=caller_location(operator),
+            next='keep one: within="10 minutes" to both sides, or before=… and after=…',
+        )
+    grace = given.pop("grace", 0)
+    if not given:
+        return windows
+    if "within" in given:
+        return JoinWindows.of(to_milliseconds(given["within"], "within", error=TopologyError), grace=grace)
+    return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
+
+
 def _shared_key(operator: str, left: Node, right: Node, given: Serde | None, setting: str) -> Serde:
     """The key serde of both inputs; one that is known serves both."""
     key = needed_key(operator, left.key, given or (right.key if left.key is None else None), setting)
@@ -105,9 +135,11 @@ def stream_table_join(
     kind: JoinKind,
     left: Handle,
     other: Handle,
-    joiner: ValueJoiner = REQUIRED,
+    joiner: ValueJoiner | None = None,
     joined: Joined | None = None,
     *,
+    grace: Duration | None = None,
+    on_merge: OnMerge = "raise",
     headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamTableJoin`.
@@ -117,9 +149,10 @@ def stream_table_join(
     """
     operator = OPERATORS[kind]
     _refuse_outer(kind, "table", "; or make the stream a table: to_table()")
-    option = check_option(operator, "joined", joined, Joined) or Joined()
+    option = check_option(operator, "joined", joined, Joined)
+    option = settings_of(operator, "joined", option, Joined, grace=grace) or Joined()
     stream, table, nodes = left._node, other._node, left._draft.nodes
-    function = function_of(operator, "joiner", joiner, {"left": stream, "right": table})
+    function = joiner_of(operator, kind, joiner, on_merge, {"left": stream, "right": table})
     key = _shared_key(operator, stream, table, option.key, "Joined(key=…)")
     agreed(operator, "the rows of its table", table.value, option.other_value, "other_value")
     path = f"{operator}({table.name})"
@@ -168,10 +201,11 @@ def stream_global_join(
     kind: JoinKind,
     left: Handle,
     other: Handle,
-    joiner: GlobalJoiner = REQUIRED,
+    joiner: GlobalJoiner | None = None,
     *,
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
+    on_merge: OnMerge = "raise",
     headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join.
@@ -184,7 +218,7 @@ def stream_global_join(
     called = joiner.function if isinstance(joiner, keyed) else joiner
     both_keys = callable(called) and required_arguments(called) == 4
     values = ("other_key", *sides) if both_keys else None
-    function = function_of(operator, "joiner", joiner, sides, values=values)
+    function = joiner_of(operator, kind, joiner, on_merge, sides, values=values)
     return child(
         left._draft,
         StreamGlobalJoin,
@@ -223,9 +257,9 @@ _NOUNS: Mapping[Shape, str] = MappingProxyType(
 
 
 def stream_join(
-    kind: JoinKind, left: Handle, other: object, given: tuple[Any, ...], settings: Mapping[str, Any]
+    kind: JoinKind, left: Handle, other: object, joiner: Any, windows: Any, settings: Mapping[str, Any]
 ) -> Node:
-    """Adds a join below a stream. ``given``, ``settings``: the arguments after the other side.
+    """Adds a join below a stream. ``windows``: what was given after the joiner; ``settings``: the other arguments.
 
     Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
     """
@@ -239,12 +273,16 @@ def stream_join(
         )
     check_same_builder(operator, left._draft, other._draft)
     join, noun = STREAM_JOINS[other._node.shape], _NOUNS[other._node.shape]
-    try:
-        inspect.signature(join).bind(kind, left, other, *given, **settings)
-    except TypeError as fault:
+    given = {name: value for name, value in settings.items() if value is not None}
+    if windows is not None:
+        given["joined" if noun == "KTable" and "joined" not in given else "windows"] = windows
+    known = inspect.signature(join).parameters
+    unfit = [name for name in given if name not in known]
+    if unfit:
         step = f"write {operator}({written_parameters(join, 2)})"
-        raise wrong_call(f"{operator} with a {noun}", operator, str(fault), step) from None
-    return join(kind, left, other, *given, **settings)
+        what = f"it has no {unfit[0]}"
+        raise wrong_call(f"{operator} with a {noun}", operator, what, step)
+    return join(kind, left, other, joiner, **given)
 
 
 def stream_join_refusal(
@@ -256,7 +294,8 @@ def stream_join_refusal(
     ways = [
         f"{operator}({written_parameters(STREAM_JOINS[shape], 2)}) with a {_NOUNS[shape]}" for shape in shapes
     ]
-    return wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}")
+    also = "; a table takes left_join" if operator == "outer_join" else ""
+    return wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}{also}")
 
 
 def wrong_call(what: str, operator: str, fault: str, step: str) -> TopologyError:
@@ -270,5 +309,5 @@ def written_parameters(join: Callable[..., Any], first: int) -> str:
     written = []
     for one in list(inspect.signature(join).parameters.values())[first:]:
         text = f"{one.name}=…" if one.kind is one.KEYWORD_ONLY else one.name
-        written.append(f"[{text}]" if one.default is None else text)
+        written.append(text if one.default is one.empty or one.default is REQUIRED else f"[{text}]")
     return ", ".join(written)

@@ -10,11 +10,22 @@ from typing import Any
 import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
-from crossstream.api.draft import Handle, child, given_name, made_values
+from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.global_table import GlobalKTable
-from crossstream.api.grouped import GroupedKTable, group_key
+from crossstream.api.grouped import GroupedKTable, group_key, grouped_of
 from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
-from crossstream.api.options import Grouped, Materialized, Named, Produced, TableJoined
+from crossstream.api.merging import OnMerge
+from crossstream.api.options import (
+    Grouped,
+    Materialized,
+    Named,
+    Produced,
+    TableJoined,
+    materialized_of,
+    produced_of,
+)
+from crossstream.api.previews import Previewed
+from crossstream.api.short_forms import AsSerde
 from crossstream.api.stream import KStream
 from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import join_many, table_join, table_join_refusal
@@ -23,7 +34,7 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
-from crossstream.signatures import refuse_calls
+from crossstream.signatures import refuse_calls, settings_refusal
 from crossstream.typing import (
     ForeignKeyExtractor,
     KeySelector,
@@ -36,7 +47,7 @@ from crossstream.typing import (
 )
 
 
-class KTable(Handle):
+class KTable(Previewed):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
@@ -67,20 +78,31 @@ class KTable(Handle):
         return self._node.queryable_name
 
     def filter(
-        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+        self,
+        predicate: Predicate,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
     ) -> KTable:
         """The rows for which the predicate holds; a row that stops matching is deleted.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.filter(lambda order: order["open"], materialized=Materialized(store="open-orders"))
+        >>> orders.filter(lambda order: order["open"], store="open-orders")
         <KTable orders.filter>
         """
+        materialized = materialized_of("filter", materialized, store)
         function = predicate_of("filter", predicate, self._node)
         return self._row_wise(Filter, "filter", named, materialized, predicate=function)
 
     def filter_not(
-        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+        self,
+        predicate: Predicate,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
     ) -> KTable:
         """The rows for which the predicate does not hold.
 
@@ -89,19 +111,29 @@ class KTable(Handle):
         >>> orders.filter_not(lambda order: order["open"])
         <KTable orders.filter_not>
         """
+        materialized = materialized_of("filter_not", materialized, store)
         function = predicate_of("filter_not", predicate, self._node)
         return self._row_wise(Filter, "filter_not", named, materialized, predicate=function, negate=True)
 
     def map_values(
-        self, mapper: ValueMapper, named: Named | None = None, materialized: Materialized | None = None
+        self,
+        mapper: ValueMapper,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        *,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> KTable:
         """A new value for each row; the mapper is not called for deletes. The value serde is forgotten.
 
+        ``value``: the serde of the new values, or a type that has one. ``store`` makes the table queryable.
+
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.map_values(lambda order: order["price"], materialized=Materialized(value=serdes.float64()))
+        >>> orders.map_values(lambda order: order["price"], value=float)
         <KTable orders.map_values>
         """
+        materialized = materialized_of("map_values", materialized, store, value)
         function = function_of("map_values", "mapper", mapper, {"value": self._node})
         return self._row_wise(MapValues, "map_values", named, materialized, mapper=function)
 
@@ -123,19 +155,27 @@ class KTable(Handle):
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
     def to(
-        self, topic: str | TopicSelector, produced: Produced | None = None, named: Named | None = None
+        self,
+        topic: str | TopicSelector,
+        produced: Produced | None = None,
+        named: Named | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
     ) -> None:
         """Writes every change of the table to a topic, a delete with the value None: ``to_stream().to(topic, …)``.
 
-        ``named``: the name of the sink, which `Produced` may have, too. Raises as `KStream.to`.
+        ``key``, ``value``: serdes, or types that have one; without them, those of the table. ``named``: the name of the
+        sink, which `Produced` may have, too. Raises as `KStream.to`.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
         >>> orders.filter(lambda order: order["open"]).to("open-orders")
         """
         name = given_name("to", named)
-        option = check_option("to", "produced", produced, Produced) or Produced()
+        option = produced_of("to", produced, key, value)
         self.to_stream().to(topic, option if name is None else replace(option, name=name))
 
     def to_delta(
@@ -218,19 +258,24 @@ class KTable(Handle):
         )
 
     def group_by(
-        self, mapper: KeyValueMapper | str | pl.Expr, grouped: Grouped | None = None
+        self,
+        mapper: KeyValueMapper | str | pl.Expr,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
     ) -> GroupedKTable[KTable]:
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
 
         Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
         to no group. Raises CS-140 if the serde of the new keys is unknown, CS-136 for a table that keeps versions.
 
-        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.group_by(lambda key, order: (order["customer"], order), Grouped(key=serdes.string())).count()
+        >>> from crossstream import StreamsBuilder
+        >>> orders = StreamsBuilder().table("orders")
+        >>> orders.group_by(lambda key, order: (order["customer"], order), key=str).count()
         <KTable orders.group_by.count>
         """
-        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        option = grouped_of("group_by", grouped, key, value)
         if history_of(self._draft.nodes, self._node.name) is not None:
             raise TopologyError(
                 "the rows of a table that keeps versions cannot be grouped: its old rows are not forwarded",
@@ -256,9 +301,8 @@ class KTable(Handle):
             selects=selects,
             **made,
         )
-        return GroupedKTable(
-            self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
-        )
+        found = group_key("group_by", node, option, by_field=isinstance(mapper, str))
+        return GroupedKTable(self._draft, KTable, (node,), found, (option.value,))
 
     def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
         """Holds changes back: until windows close, or for some time; fewer of them come out.
@@ -290,21 +334,28 @@ class KTable(Handle):
     def join(
         self,
         other: KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
+        on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
         key_selector: KeySelector | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
         headers: Headers | None = None,
     ) -> KTable:
         """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
 
-        The result is keyed like this table. Its value serde is that of ``materialized``; without one a
-        named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
-        ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
-        join, CS-134 for keys of different serdes, CS-128 for different partition counts.
+        Without ``joiner`` the result has the fields of both rows. ``on_merge`` says what happens to fields that both
+        have: ``"raise"`` refuses them, ``"keep-left"`` and ``"keep-right"`` keep one, ``cs.prefixed("customer_")``
+        renames all fields of the other row. A text as ``foreign_key`` names a field.
+
+        The result is keyed like this table. ``store`` makes it queryable. Its value serde is ``value`` or that of
+        ``materialized``; without one a named result is JSON if this table is. ``table_joined`` only with, ``named``
+        only without ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of
+        another kind of join, CS-134 for keys of different serdes, CS-128 for different partition counts.
 
         ``headers="left"``, ``"right"`` or ``"both"``: whose headers a change of the result has; without it, those of
         the change that gives it. "both": those of the left row, then those of the right row.
@@ -317,6 +368,8 @@ class KTable(Handle):
         >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
         >>> views.join(clicks, lambda view, click: [view, click])
         <KTable views.join(clicks)>
+        >>> views.join(clicks, foreign_key="click_id", on_merge="keep-left", store="last-clicks")
+        <KTable views.join(clicks)-2>
         >>> users = builder.global_table("users", consumed)
         >>> views.join(users, lambda view, user: [view, user], foreign_key=lambda view: view["user"])
         <KTable views.join(users)>
@@ -326,13 +379,13 @@ class KTable(Handle):
             self,
             other,
             joiner,
-            foreign_key,
-            key_selector,
-            None,
-            table_joined,
-            named,
-            materialized,
-            headers,
+            on_merge,
+            foreign_key=foreign_key,
+            key_selector=key_selector,
+            table_joined=table_joined,
+            named=named,
+            materialized=materialized_of("join", materialized, store, value),
+            headers=headers,
         )
         return KTable(self._draft, node)
 
@@ -340,13 +393,16 @@ class KTable(Handle):
     def left_join(
         self,
         other: KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
+        on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
         key_selector: KeySelector | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
         headers: Headers | None = None,
     ) -> KTable:
         """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
@@ -362,13 +418,13 @@ class KTable(Handle):
             self,
             other,
             joiner,
-            foreign_key,
-            key_selector,
-            None,
-            table_joined,
-            named,
-            materialized,
-            headers,
+            on_merge,
+            foreign_key=foreign_key,
+            key_selector=key_selector,
+            table_joined=table_joined,
+            named=named,
+            materialized=materialized_of("left_join", materialized, store, value),
+            headers=headers,
         )
         return KTable(self._draft, node)
 
@@ -376,13 +432,16 @@ class KTable(Handle):
     def outer_join(
         self,
         other: KTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
+        on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
         keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
         headers: Headers | None = None,
     ) -> KTable:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
@@ -404,13 +463,13 @@ class KTable(Handle):
             self,
             other,
             joiner,
-            foreign_key,
-            None,
-            keyed_by,
-            table_joined,
-            named,
-            materialized,
-            headers,
+            on_merge,
+            foreign_key=foreign_key,
+            keyed_by=keyed_by,
+            table_joined=table_joined,
+            named=named,
+            materialized=materialized_of("outer_join", materialized, store, value),
+            headers=headers,
         )
         return KTable(self._draft, node)
 
@@ -418,12 +477,15 @@ class KTable(Handle):
     def right_join(
         self,
         other: KTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: ValueJoiner | None = None,
         *,
+        on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
         keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
         headers: Headers | None = None,
     ) -> KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
@@ -444,13 +506,12 @@ class KTable(Handle):
             self,
             other,
             joiner,
-            foreign_key,
-            None,
-            keyed_by,
-            table_joined,
-            None,
-            materialized,
-            headers,
+            on_merge,
+            foreign_key=foreign_key,
+            keyed_by=keyed_by,
+            table_joined=table_joined,
+            materialized=materialized_of("right_join", materialized, store, value),
+            headers=headers,
         )
         return KTable(self._draft, node)
 
@@ -458,15 +519,18 @@ class KTable(Handle):
     def join_many(
         self,
         others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
-        joiner: ManyJoiner = REQUIRED,
+        joiner: ManyJoiner | None = None,
         *,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> KTable:
         """Inner join with several tables, by a foreign key into each of them: name → (table, foreign key).
 
         The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``; ``rows`` is a dict by name. An
-        expression has the struct columns ``left`` and one for each name. The result equals that of a chain of
+        expression has the struct columns ``left`` and one for each name. Without a joiner the result has the fields of
+        this row, and each other row under its name. The result equals that of a chain of
         foreign-key joins, but the left rows are stored once. Raises CS-136 for names or pairs that are not valid, and
         as `join`. Source: decision 0019.
 
@@ -479,16 +543,19 @@ class KTable(Handle):
         ...     lambda order, rows: {**order, "name": rows["customer"]["name"], "price": rows["product"]["price"]})
         <KTable orders.join_many(customer,product)>
         """
-        return KTable(self._draft, join_many("inner", self, others, joiner, named, materialized))
+        option = materialized_of("join_many", materialized, store, value)
+        return KTable(self._draft, join_many("inner", self, others, joiner, named, option))
 
     @refuse_calls(table_join_refusal)
     def left_join_many(
         self,
         others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
-        joiner: ManyJoiner = REQUIRED,
+        joiner: ManyJoiner | None = None,
         *,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
     ) -> KTable:
         """Left join with several tables: as `join_many`, and every row of this table has a result.
 
@@ -501,7 +568,8 @@ class KTable(Handle):
         ...                       lambda order, rows: {**order, **rows})
         <KTable orders.left_join_many(customer)>
         """
-        return KTable(self._draft, join_many("left", self, others, joiner, named, materialized))
+        option = materialized_of("left_join_many", materialized, store, value)
+        return KTable(self._draft, join_many("left", self, others, joiner, named, option))
 
     def _row_wise(
         self,

@@ -10,6 +10,7 @@ import polars as pl
 
 from crossstream.api.checks import check_headers, check_option, check_same_keys, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
+from crossstream.api.merging import OnMerge, joiner_of, many_joiner_of
 from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
@@ -37,13 +38,15 @@ def table_join(
     kind: ForeignKeyKind,
     left: Handle,
     other: Handle,
-    joiner: ValueJoiner,
-    foreign_key: ForeignKeyExtractor | None,
-    key_selector: KeySelector | None,
-    keyed_by: type[LeftOrRight] | None,
-    table_joined: TableJoined | None,
-    named: Named | None,
-    materialized: Materialized | None,
+    joiner: ValueJoiner | None,
+    on_merge: OnMerge,
+    *,
+    foreign_key: ForeignKeyExtractor | None = None,
+    key_selector: KeySelector | None = None,
+    keyed_by: type[LeftOrRight] | None = None,
+    table_joined: TableJoined | None = None,
+    named: Named | None = None,
+    materialized: Materialized | None = None,
     headers: Headers | None = None,
 ) -> Node:
     """Adds a join with a table: by key, or by foreign key; a global table has no key of its own to join by.
@@ -60,7 +63,7 @@ def table_join(
         raise _refusal(operator, what, step)
     name = given_name(operator, named)
     option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
-    function = function_of(operator, "joiner", joiner, {"left": mine, "right": right})
+    function = joiner_of(operator, kind, joiner, on_merge, {"left": mine, "right": right})
     path = f"{operator}({right.name})"
     if by_key:
         check_same_keys(operator, mine, mine.key, right, "or join by foreign_key=…")
@@ -144,7 +147,7 @@ def join_many(
     kind: Literal["inner", "left"],
     left: Handle,
     others: Mapping[str, tuple[Handle, ForeignKeyExtractor]],
-    joiner: ManyJoiner,
+    joiner: ManyJoiner | None,
     named: Named | None,
     materialized: Materialized | None,
 ) -> Node:
@@ -153,7 +156,7 @@ def join_many(
     pairs = _pairs(operator, others)
     rights = {name: _other_side(operator, left, table) for name, (table, _) in pairs.items()}
     sides = {"left": left._node, **rights}
-    function = function_of(operator, "joiner", joiner, sides, values=("left", "rows"))
+    function = many_joiner_of(operator, joiner, sides)
     return child(
         left._draft,
         ManyJoin,

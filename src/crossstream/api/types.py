@@ -11,7 +11,7 @@ import difflib
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any
 
 import polars as pl
@@ -44,6 +44,38 @@ def value_dtype(node: Node) -> pl.DataType | None:
 
 def key_dtype(node: Node) -> pl.DataType | None:
     return columns_in(node.key or node.key_type)
+
+
+_PLAIN: Mapping[str, Serde] = MappingProxyType(
+    {
+        "String": serdes.string(),
+        "Int64": serdes.int64(),
+        "Int32": serdes.int32(),
+        "Int16": serdes.int16(),
+        "Float64": serdes.float64(),
+        "Boolean": serdes.boolean(),
+        "Binary": serdes.bytes(),
+    }
+)
+"""The serde of a key or a value of this type of columns."""
+
+
+def declared_key(node: Node) -> Serde | None:
+    """The serde of the keys: the node's, or that of a plain type that a function declares."""
+    declared = node.key_type
+    if node.key is not None or declared is None or declared.dtype is None:
+        return node.key
+    return _PLAIN.get(str(declared.dtype))
+
+
+def declared_value(node: Node) -> Serde | None:
+    """The serde of the values: the node's, or that of the type that a function declares; fields are JSON."""
+    declared = node.value_type
+    if node.value is not None or declared is None:
+        return node.value
+    if declared.dtype is None or isinstance(declared.dtype, pl.Struct | pl.List):
+        return declared
+    return _PLAIN.get(str(declared.dtype))
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
@@ -150,14 +182,12 @@ def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
     uses = projection_of(function)
     if "key" in uses and key_dtype(key) is None:
-        raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
+        raise _undeclared(what, operator, f"the keys of {key.name}", "key=str")
     for name, node in inputs.items():
         fields, serde = _read(function, name), node.value or node.value_type
         if fields is not None and value_dtype(node) is None:
             columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
-            raise _undeclared(
-                what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
-            )
+            raise _undeclared(what, operator, f"the values of {node.name}", f"value={{{columns}}}")
         if fields is not None and serde is not None and serde.dtype is None:
             _check_columns(what, operator, serde, fields)
 
@@ -190,8 +220,8 @@ def _undeclared(what: str, operator: str, where: str, declaration: str) -> Topol
         f"{what} is an expression, but the type of {where} is not declared",
         code="CS-113",
         where=caller_location(operator),
-        next=f"declare it where they come from, by a schema ({declaration}) or a class (serdes.json(Order)); after a"
-        " callable, by its annotation (-> Order) or Repartitioned(value=…); or pass a callable",
+        next=f"declare it where they come from, by a class (value=Order) or a schema ({declaration}); after a"
+        " callable, by its annotation (-> Order) or repartition(value=…); or pass a callable",
     )
 
 

@@ -23,8 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     arguments = make_parser().parse_args(words)
     arguments.words = words
+    return run_command(lambda given: _command(given.command)(given), arguments)
+
+
+def run_command(command: Callable[[Any], int], arguments: Any) -> int:
+    """Runs a command and returns its exit code; prints an error that it raises."""
     try:
-        return _command(arguments.command)(arguments)
+        return command(arguments)
     except CrossStreamError as error:
         return _failed(error, arguments)
     except BrokenPipeError:

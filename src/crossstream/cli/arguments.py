@@ -37,6 +37,16 @@ def not_negative(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ArgumentTypeError(f"{text!r} is not a share from above 0% to 100%")
+    return found
+
+
 def some(text: str) -> str:
     if not text:
         raise ArgumentTypeError("the text is empty")
@@ -186,6 +196,9 @@ def make_parser() -> ArgumentParser:
         _plan,
         _topics,
         _query,
+        _why,
+        _verify,
+        _shadow,
         _state,
         _ui,
         _types,
@@ -230,6 +243,13 @@ def _demo(commands: Commands) -> None:
         action="store_true",
         help="use topics on a Kafka broker instead of files; starts one and stops it if none runs",
     )
+    parser.add_argument(
+        "--postgres",
+        dest="command",
+        action="store_const",
+        const="crossstream.cli.demo_postgres:main",
+        help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
+    )
     parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
@@ -257,12 +277,14 @@ def _run(commands: Commands) -> None:
         metavar="N",
         help="start again up to N times in a row, after failures that a start can cure (default: %(default)s)",
     )
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--format",
-        choices=("auto", "live", "json"),
+        choices=("auto", "live", "lines", "json"),
         default="auto",
-        help="progress: a live view, or a JSON line for each batch (default: live on a terminal)",
+        help="progress: a live view, a line for each batch, or JSON lines (default: live on a terminal, else lines)",
     )
+    form.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     settings = parser.add_argument_group("settings (see StreamsConfig)")
     add_options(settings.add_mutually_exclusive_group(), *TOPICS)
     on_bad_record = "fail|skip|dead-letter:TOPIC"
@@ -274,7 +296,7 @@ def _run(commands: Commands) -> None:
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
         ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
-        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds", or milliseconds'),
+        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds"'),
         ("--max-records-per-batch", "N", positive, "the largest batch; default: all waiting records"),
         ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
         (
@@ -348,18 +370,20 @@ def _plan(commands: Commands) -> None:
 
 
 def _topics(commands: Commands) -> None:
-    help = "write, read, list and create topics"
+    help = "write, read, list, create and delete topics"
     add = _group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.", "topics")
     write = add("write", "append JSON lines to a topic", f"Appends records to a topic. {RECORD}")
     read = add("read", "print a topic as JSON lines", f"Prints the records of a topic. {RECORD}")
     listing = add("list", "list topics, their partitions and how many offsets they hold")
     listing.set_defaults(command="crossstream.cli.topics:list_topics")
     create = add("create", "create topics")
+    delete = add("delete", "delete topics with all their records")
     for parser in (write, read):
         parser.add_argument("topic")
     write.add_argument("file", nargs="?", help="default: standard input")
-    create.add_argument("topic", nargs="+")
-    for parser in (write, read, listing, create):
+    for parser in (create, delete):
+        parser.add_argument("topic", nargs="+")
+    for parser in (write, read, listing, create, delete):
         add_connection(parser)
     for parser in (write, read):
         add_serdes(parser)
@@ -368,7 +392,7 @@ def _topics(commands: Commands) -> None:
         dest="start",
         choices=("beginning", "end"),
         default="beginning",
-        help="where to start (default: %(default)s)",
+        help="where to start (default: %(default)s); end with --max N: the last N records",
     )
     add_options(
         read,
@@ -408,6 +432,92 @@ def _query(commands: Commands) -> None:
         ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
         ("--as-of-time", "T", str, time),
     )
+
+
+def _why(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "why",
+        "show which input records made a row, or where a missing row ended",
+        "Shows the input records that made a row of a result, step by step; for a row that is missing, the step where "
+        "it ended. The functions of the application are needed, so name its file first; without it, the command "
+        "shows what the row was after each retained batch.",
+        usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
+        runs="recompute:why",
+    )
+    parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="default: %(default)s, a tree"
+    )
+    start = "of a store of windows or sessions: the one that begins then (ms); default: all of the key"
+    add_options(
+        parser,
+        ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
+        ("--start", "MS", not_negative, start),
+    )
+    _add_inputs(parser)
+
+
+def _verify(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "verify",
+        "compute the results again from the topics, and compare; exit code 1 if rows differ",
+        "Computes the stores of an application again, from the topics up to the committed offsets, in one batch. "
+        "Shows the rows of the state that differ. Exit code 1 if there are any.",
+        runs="recompute:verify",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    add_options(
+        parser,
+        ("--sample", "PERCENT", share, "compare the rows of so many keys only, such as 1%%"),
+        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _shadow(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "shadow",
+        "compare what an application writes with the topic of another one; exit code 1 if rows differ",
+        "Computes what an application gives from all records that its topics hold, and compares that with the output "
+        "topic of another application with the same inputs. It starts nothing, and writes nothing.",
+        runs="recompute:shadow",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--against", metavar="TOPIC", required=True, help="the other application's topic")
+    add_options(
+        parser,
+        (
+            "--topic",
+            "TOPIC",
+            some,
+            "this application's topic; default: the one of the same name, or the only one",
+        ),
+        (
+            "--as",
+            "table|stream",
+            None,
+            "compare the last record of each key, or all; default: what the topic is",
+        ),
+    )
+    _add_differences(parser)
+    _add_inputs(parser)
+
+
+def _add_differences(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--max", type=positive, default=10, metavar="N", help="show N rows (default: %(default)s)"
+    )
+    add_format(parser, "table", "json")
+
+
+def _add_inputs(parser: ArgumentParser) -> None:
+    add_options(parser.add_mutually_exclusive_group(), *TOPICS)
+    add_kafka(parser)
 
 
 def _state(commands: Commands) -> None:
@@ -493,9 +603,10 @@ def _broker(commands: Commands) -> None:
     )
     start = add("start", "start it; returns when it answers")
     stop = add("stop", "stop it, and the registry and Connect beside it; its topics stay")
-    status = add("status", "report whether it runs")
-    for parser in (start, stop, status):
+    status = add("status", "report which ones run")
+    for parser in (start, stop):
         parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
+    status.add_argument("--port", type=port, help="of one broker (default: all that were started here)")
     add_options(start, ("--dir", "DIR", some, "folder of topics and log (default: in the cache, by port)"))
     for name, default, what in (
         ("registry", 8081, "Apicurio Registry, a schema registry with Confluent's interface"),

@@ -233,6 +233,10 @@ class DemoView:
         rows = f"{_many(outcome.records, 'record')} in, {_many(outcome.results, 'result')} out"
         self.say(f"   batch {outcome.batch}: {rows}, {outcome.seconds:.2f} s", "dim")
         self.say(f"   {step.remark}")
+        self.pause()
+
+    def pause(self) -> None:
+        """Time to read, on a terminal."""
         if self._terminal:
             time.sleep(PAUSE_SECONDS)
 
@@ -243,7 +247,7 @@ def _many(number: int, what: str) -> str:
 
 MARK = ".crossstream-demo"
 """A file that marks a folder as made by the demo."""
-MADE = ("topics", "state", "marketplace.py", "spark.log", "__pycache__")
+MADE = ("topics", "state", "marketplace.py", "shop.py", "spark.log", "__pycache__")
 """What the demo makes in it; it deletes nothing else."""
 
 
@@ -257,6 +261,11 @@ class DemoFolder:
     def application(self) -> Path:
         """The application, a file for `crossstream run`."""
         return self.path / "marketplace.py"
+
+    @property
+    def shop(self) -> Path:
+        """The application of the demo with Postgres."""
+        return self.path / "shop.py"
 
     @property
     def topics(self) -> Path:
@@ -306,6 +315,11 @@ class DemoFolder:
         for start in ('builder.table("products', 'builder.table("merchants', '.to("promotions'):
             text = _replaced(text, start + '"', f'{start}{suffix}"')
         self.application.write_text(text, encoding="utf-8")
+
+    def write_shop(self) -> None:
+        """Writes the application of the demo with Postgres."""
+        text = files("crossstream.demo").joinpath("shop.py").read_text(encoding="utf-8")
+        self.shop.write_text(text, encoding="utf-8")
 
 
 def _replaced(text: str, old: str, new: str) -> str:

@@ -8,7 +8,9 @@ import re
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +40,42 @@ def describe(arguments: Namespace) -> int:
     return 0
 
 
+@dataclass(slots=True)
+class Asked:
+    """What a file that is loaded passes to `run`."""
+
+    topology: Topology | None = None
+    config: StreamsConfig | None = None
+
+
+class LoadingEnds(BaseException):
+    """Leaves a file that is loaded at its call of `run`: what follows is for after the application."""
+
+
+_loading: ContextVar[Asked | None] = ContextVar("crossstream_loading", default=None)
+
+
+@contextmanager
+def loading() -> Iterator[Asked]:
+    """In this block `run` runs nothing: it says what it was called with, and ends the file."""
+    asked = Asked()
+    token = _loading.set(asked)
+    try:
+        yield asked
+    except LoadingEnds:
+        pass
+    finally:
+        _loading.reset(token)
+
+
+def end_loading(topology: Topology, config: StreamsConfig | None) -> None:
+    """Ends the file that is loaded, if one is, with what it passed to `run`."""
+    asked = _loading.get()
+    if asked is not None:
+        asked.topology, asked.config = topology, config
+        raise LoadingEnds
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a file defines; ``config`` is None without a `StreamsConfig` of this name."""
@@ -54,9 +92,11 @@ def load(target: str) -> Loaded:
     crossstream that the file itself raises.
     """
     file, name = _split_target(target)
-    module = execute(file)
-    config = getattr(module, "config", None)
-    return Loaded(file, _topology(module, name, file), config if isinstance(config, StreamsConfig) else None)
+    with loading() as asked:
+        module = execute(file)
+    config = asked.config or getattr(module, "config", None)
+    topology = asked.topology if name is None and asked.topology else _topology(module, name, file)
+    return Loaded(file, topology, config if isinstance(config, StreamsConfig) else None)
 
 
 def _split_target(target: str) -> tuple[Path, str | None]:
@@ -85,6 +125,8 @@ def execute(file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
+    except LoadingEnds:
+        return module
     except CrossStreamError:
         raise
     except (Exception, SystemExit) as error:

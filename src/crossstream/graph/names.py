@@ -178,7 +178,7 @@ def check_new_store(nodes: Mapping[str, graph.Node], stores: Mapping[str, str], 
             f"there is already a store named {store!r}, kept by {owner}",
             code="CS-120",
             where={**caller_location(node.name), "first used at": str(nodes[owner].location)},
-            next='give this one another name: Materialized(store="…")',
+            next='give this one another name: store="…"',
         )
 
 

@@ -33,10 +33,10 @@ from crossstream.serdes.avro_schema import (
     with_fields,
 )
 from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_write import checked, fitted, written
+from crossstream.serdes.avro_write import checked, fitted, is_flat, written, written_attributes
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits
+from crossstream.serdes.json_typed import TypedJson, has_limits, reading_of
 from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
@@ -47,6 +47,7 @@ from crossstream.serdes.registry import (
     Strategy,
     check_ids,
     latest,
+    only_id,
     put_frames,
     register,
     split_frames,
@@ -126,7 +127,8 @@ def _typed(kind: Any) -> TypedJson:
 class Form(NamedTuple):
     """What is derived from a declared schema and type, once for each process.
 
-    ``is_narrower``: the type refuses values that the schema allows, so that objects are made to see it.
+    ``is_narrower``: the type refuses values that the schema allows, so that objects are made to see it. ``attributes``:
+    the class whose instances are read by their attributes, and those, in the order of the fields.
     """
 
     node: Node
@@ -137,6 +139,7 @@ class Form(NamedTuple):
     unfit_for_keys: str | None
     build: Build | None
     rows: tuple[Read, Write] | None
+    attributes: tuple[type, list[str]] | None
 
 
 @lru_cache(maxsize=512)
@@ -159,7 +162,29 @@ def form_of(text: str, references: References, of: TypedJson | None) -> Form:
         unfit = "a set in it has its items in any order"
     is_narrower = of is not None and _is_narrower(node, of.type)
     build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
-    return Form(node, title, columns, some, is_narrower, unfit, build, row_codec(node))
+    return Form(
+        node,
+        title,
+        columns,
+        some,
+        is_narrower,
+        unfit,
+        build,
+        row_codec(node),
+        _attributes(node, of, is_narrower),
+    )
+
+
+def _attributes(node: Node, of: TypedJson | None, is_narrower: bool) -> tuple[type, list[str]] | None:
+    if of is None or is_narrower or not is_flat(node):
+        return None
+    info = mi.type_info(of.type)
+    if not isinstance(info, mi.DataclassType | mi.StructType) or reading_of(of.type).lacks_defaults:
+        return None
+    names = {one.encode_name: one.name for one in info.fields}
+    if names.keys() != {one.name for one in node.fields}:
+        return None
+    return info.cls, [names[one.name] for one in node.fields]
 
 
 def _is_narrower(node: Node, kind: Any) -> bool:
@@ -250,6 +275,11 @@ class _AvroValues:
         if not dense:
             return arrays.null_rows(len(values))
         with paused_gc():
+            attributes = self.form.attributes if len(dense) > arrays.FEW else None
+            if attributes is not None and set(map(type, dense)) == {attributes[0]}:
+                direct = written_attributes(self.form.node, dense, attributes[1], self.name)
+                if direct is not None:
+                    return self._framed(_with_nulls(direct, there))
             if self.of is not None:
                 dense = self._plain(dense)
             plain = checked(self.form.node, dense, self.name)
@@ -547,7 +577,7 @@ class ConfluentAvro(_AvroValues):
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         own = self._own_text()
-        one = _only_id(data)
+        one = only_id(data)
         ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
         schemas, unknown = check_ids(self.registry, ids, "AVRO")
         groups: list[Group] = []
@@ -571,14 +601,3 @@ class ConfluentAvro(_AvroValues):
             else:
                 groups.append((rows, payload.take(pa.array(rows)), reader, 0))
         return groups, faults
-
-
-def _only_id(data: pa.LargeBinaryArray) -> int | None:
-    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
-    positions = arrays.offsets(data)
-    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
-        return None
-    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
-    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
-        return None
-    return int.from_bytes(heads[0, 1:].tobytes(), "big")

@@ -161,6 +161,8 @@ def _bytes(reader: Single, cursor: Cursor) -> Column:
     start, size = cursor.length(reader.path)
     if reader.logical == "decimal":
         return _decimal(reader, cursor, start, size)
+    if reader.writer.kind == "bytes" and not reader.keep:
+        return None
     made = cursor.bytes_at(start, size)
     if reader.writer.kind == "bytes":
         return made

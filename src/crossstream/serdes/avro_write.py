@@ -7,6 +7,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -82,7 +83,10 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
     else:
         if _is_inside_itself(node):  # where no wire type looks
             values = checked(node, values, target.serde)
-        columns = [[value[one.name] for value in values] for one in node.fields]
+        if values and isinstance(values[0], msgspec.Struct):
+            columns = [list(map(attrgetter(f"f{at}"), values)) for at in range(len(node.fields))]
+        else:
+            columns = [list(map(itemgetter(one.name), values)) for one in node.fields]
     return [
         part
         for one, column in zip(node.fields, columns, strict=True)
@@ -431,8 +435,38 @@ def checked(node: Node, values: Sequence[Any], serde: str) -> list[Any]:
             except (msgspec.MsgspecError, TypeError, ValueError) as reason:
                 raise refusals.misfit(serde, value, str(reason)) from reason
         raise refusals.misfit(serde, values, str(error)) from error
-    made: list[Any] = msgspec.to_builtins(structs, builtin_types=NATIVE)
+    made: list[Any] = structs if is_flat(node) else msgspec.to_builtins(structs, builtin_types=NATIVE)
     return made
+
+
+@lru_cache(maxsize=1024)
+def is_flat(node: Node) -> bool:
+    """Whether it is a record of single values, nulls among them."""
+    found = [(nullable(one.node) or one.node).kind for one in node.fields]
+    return node.kind == "record" and not {"union", "record", "array", "map"}.intersection(found)
+
+
+def written_attributes(
+    node: Node, values: Sequence[Any], names: Sequence[str], serde: str
+) -> pa.LargeBinaryArray | None:
+    """The payloads of objects with these attributes for the fields of a flat record; None: `checked` says why not."""
+    wire = wire_type(node)
+    try:
+        columns = [list(map(attrgetter(name), values)) for name in names]
+        for at, column in enumerate(columns):
+            msgspec.convert(column, list[wire.__annotations__[f"f{at}"]], builtin_types=NATIVE)
+    except (msgspec.MsgspecError, TypeError, ValueError, AttributeError):
+        return None
+    made = []
+    for start in range(0, len(values), CHUNK):
+        rows = min(CHUNK, len(values) - start)
+        parts = [
+            part
+            for one, column in zip(node.fields, columns, strict=True)
+            for part in _parts(one.node, column[start : start + rows], Target(serde, one.name))
+        ]
+        made.append(joined(parts, rows))
+    return pa.concat_arrays(made)
 
 
 def fitted(node: Node, values: pl.Series, serde: str) -> pl.Series:

@@ -311,10 +311,20 @@ class Connection:
 
     def _put(self, subject: str, schema: Any, auto_register: bool) -> int:
         if auto_register:
-            return int(self._ask(f"subject {subject}", lambda: self.client.register_schema(subject, schema)))
+            return self._put_new(subject, schema)
         return int(
             self._ask(f"subject {subject}", lambda: self.client.lookup_schema(subject, schema)).schema_id
         )
+
+    def _put_new(self, subject: str, schema: Any, tries: int = 5) -> int:
+        """Registers a schema, again if another process created the subject in this moment: Apicurio refuses one."""
+        try:
+            return int(self._ask(f"subject {subject}", lambda: self.client.register_schema(subject, schema)))
+        except _Refused as refused:
+            if refused.status != 409 or "already exists" not in refused.message or tries == 1:
+                raise
+        time.sleep(0.1)
+        return self._put_new(subject, schema, tries - 1)
 
     def _registered(self, id: int, schema: Any, version: int | None, form: str | None) -> Registered:
         references: dict[str, str] = {}
@@ -341,14 +351,20 @@ class Connection:
                 return call()
             except Exception as error:
                 status = getattr(error, "http_status_code", None)
-                if status is not None and status not in (408, 429) and status < 500:
-                    raise _Refused(status, str(getattr(error, "error_message", error))) from error
+                message = str(getattr(error, "error_message", error))
+                passes = status in (408, 429) or (status == 409 and message.endswith(_MADE_MEANWHILE))
+                if status is not None and not passes and status < 500:
+                    raise _Refused(status, message) from error
                 if status is None and not _passing(error):
                     raise
                 if time.monotonic() + pause > until:
                     raise _away(self._settings, what, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+
+_MADE_MEANWHILE = "already exists."
+"""Apicurio's refusal of a schema that another writer registers at the same moment."""
 
 
 def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
@@ -483,6 +499,17 @@ def split_frames(data: pa.LargeBinaryArray) -> Frames:
     bad = {row: _frame_fault(data[row].as_py()) for row in wrong}
     payload = without_heads(data, good, FRAME)
     return Frames(ids, payload, bad)
+
+
+def only_id(data: pa.LargeBinaryArray) -> int | None:
+    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
+    positions = arrays.offsets(data)
+    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
+        return None
+    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
+    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
+        return None
+    return int.from_bytes(heads[0, 1:].tobytes(), "big")
 
 
 def without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
+from crossstream.spark.early import check_settings
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
 
 DEFAULTS: Mapping[str, str] = {
@@ -249,6 +250,7 @@ class SharedSession:
             if has_session():
                 session = found_session(settings)
             else:
+                check_settings(settings)
                 session = make_session(application_id, settings)
                 self._made, self._users = session.sparkContext, 0
             if session.sparkContext is self._made:

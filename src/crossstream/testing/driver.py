@@ -6,7 +6,7 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 from uuid import uuid4
@@ -15,12 +15,13 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from crossstream.api.checks import check_serdes, check_topic
+from crossstream.api.short_forms import AsSerde, as_serde
 from crossstream.api.topology import Topology, check_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
-from crossstream.graph.nodes import Source
+from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
 from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan, read_as
 from crossstream.planning.planner import plan_topology
@@ -30,7 +31,6 @@ from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, collected, in_turn
-from crossstream.serdes import Serde
 from crossstream.serdes.registry import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
@@ -114,6 +114,7 @@ class TopologyTestDriver:
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
         self.plan = plan_topology(topology)
+        self._topology = topology
         self._partitions = partitions
         self._every = commit_every
         self._bits = hash_bits
@@ -151,12 +152,12 @@ class TopologyTestDriver:
     def create_input_topic(
         self,
         topic: str,
-        key_serde: Serde,
-        value_serde: Serde,
+        key_serde: AsSerde | None = None,
+        value_serde: AsSerde | None = None,
         start_timestamp: Timestamp = 0,
         auto_advance: Duration = 0,
     ) -> TestInputTopic:
-        """A topic to pipe records into.
+        """A topic to pipe records into. Serdes may be types; without them they are those of the topology.
 
         A record without a timestamp gets the time of the topic's own clock. It starts at ``start_timestamp`` (ms
         since the epoch or a `datetime`), and each such record moves it by ``auto_advance``. Raises `ConfigError`
@@ -167,14 +168,15 @@ class TopologyTestDriver:
         >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
         >>> names.to_stream().to("out")
         >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.create_input_topic("names", text, text, 1000, "1 second").pipe_input("k", "ada")
-        ...     driver.create_output_topic("out", text, text).read_record().timestamp
+        ...     driver.create_input_topic("names", str, str, 1000, "1 second").pipe_input("k", "ada")
+        ...     driver.create_output_topic("out").read_record().timestamp
         1000
         """
         check_topic("create_input_topic", topic)
-        serdes = {"key_serde": key_serde, "value_serde": value_serde}
-        check_serdes("create_input_topic", optional=False, ways=("serialize",), **serdes)
-        if not self._readers(topic):
+        readers = self._readers(topic)
+        nodes = [self._topology[name] for name in readers]
+        key, value = self._serdes("create_input_topic", key_serde, value_serde, nodes, "serialize")
+        if not readers:
             raise ConfigError(
                 f"no source of the topology reads the topic {topic!r}",
                 code="CS-241",
@@ -188,19 +190,32 @@ class TopologyTestDriver:
 
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance")
-        key, value = written_to(key_serde, topic, is_key=True), written_to(value_serde, topic, is_key=False)
+        key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
         return TestInputTopic(pipe, key, value, start, advance, self._partitions)
 
-    def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
-        """A topic to read results from; it may be any topic, also an empty one.
+    def create_output_topic(
+        self, topic: str, key_serde: AsSerde | None = None, value_serde: AsSerde | None = None
+    ) -> TestOutputTopic:
+        """A topic to read results from; it may be any topic, also an empty one. Serdes as for an input topic.
 
         A second one for the same topic continues after the records that were read, with any serdes.
         """
         check_topic("create_output_topic", topic)
-        serdes = {"key_serde": key_serde, "value_serde": value_serde}
-        check_serdes("create_output_topic", optional=False, ways=("deserialize",), **serdes)
-        key, value = read_from(key_serde, topic, is_key=True), read_from(value_serde, topic, is_key=False)
+        writers = [node for node in self._topology if isinstance(node, Sink) and node.topic == topic]
+        key, value = self._serdes("create_output_topic", key_serde, value_serde, writers, "deserialize")
+        key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
         return TestOutputTopic(self._output, topic, key, value)
+
+    def _serdes(
+        self, operator: str, key: object, value: object, nodes: Sequence[Node], way: str
+    ) -> tuple[Any, Any]:
+        """The serdes that were given, or those of the ``nodes`` that read or write the topic."""
+        if nodes and getattr(nodes[0], "unwrap", None) is None:
+            key = nodes[0].key if key is None else key
+            value = nodes[0].value if value is None else value
+        found = {"key_serde": as_serde(key), "value_serde": as_serde(value)}
+        check_serdes(operator, optional=False, ways=(way,), **found)
+        return found["key_serde"], found["value_serde"]
 
     def commit(self) -> None:
         """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""

@@ -155,6 +155,18 @@ def test_an_incompatible_schema_says_what_differs(server: Registry) -> None:
     )
 
 
+def test_tasks_that_register_a_schema_at_the_same_time_both_get_its_id(server: Registry) -> None:
+    """Apicurio refuses the second one, though the schema is the same."""
+    message = "An artifact with ID 'a-value' in group 'null' already exists."
+    server.answers = [(409, {"error_code": 409, "message": message})] * 2
+    assert register(of(server), "a-value", "AVRO", '"int"') == 1
+    module._connection.cache_clear()
+    server.answers = [(409, {"error_code": 409, "message": message})] * 100
+    with pytest.raises(cs.SerdeError, match="already exists") as caught:
+        register(of(server, patience="300 ms"), "b-value", "AVRO", '"int"')
+    assert caught.value.code == "CS-420"
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
@@ -169,6 +181,13 @@ def test_refusals(server: Registry, answer: tuple[int, Any], code: str, said: st
     with pytest.raises(cs.SerdeError, match=said) as caught:
         register(of(server), "a-value", "AVRO", '"int"')
     assert caught.value.code == code
+
+
+def test_two_processes_create_a_subject_at_once(server: Registry) -> None:
+    server.answers = [
+        (409, {"error_code": 409, "message": "An artifact with ID 'a-value' already exists."})
+    ] * 2
+    assert register(of(server), "a-value", "AVRO", '"int"') == 1
 
 
 def test_without_registration_a_schema_must_be_there(server: Registry) -> None:

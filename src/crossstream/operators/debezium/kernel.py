@@ -61,16 +61,18 @@ def complete(
     order, begins = by_key(changes, hashes)
     events, h = changes.take(order), hashes[order]
     first = np.flatnonzero(begins)
+    group = np.cumsum(begins) - 1
+    gone = events.value.missing()
+    left_out = np.asarray(events.extra[UNAVAILABLE])
+    if settings.ordered_by is None and not left_out.any():
+        return _complete_already(view, changes, events, h, order, first, group, gone)
     stored = view.lookup(h[first], take(events.key.wire(), first))
     before = Values(events.value.serde, wire=stored.gather("value"))
     there = stored.found & ~before.missing()
     newest = np.where(stored.found, stored.gather("ts"), NO_POSITION)
     if settings.ordered_by is not None and truncated_at >= 0:
         newest = np.maximum(newest, truncated_at)
-    group = np.cumsum(begins) - 1
     on_time, highest = _in_order(np.asarray(events.extra[POSITION]), first, group, newest, settings)
-    gone = events.value.missing()
-    left_out = np.asarray(events.extra[UNAVAILABLE])
     known, stretch = _known(group, begins, gone, on_time, there, left_out != 0)
     fails = on_time & ~gone & ~known
     kept = np.flatnonzero(on_time & ~fails)
@@ -87,6 +89,43 @@ def complete(
         int((~on_time).sum()),
         [(int(order[row]), _unknown(settings, int(left_out[row]))) for row in np.flatnonzero(fails)],
     )
+
+
+def _complete_already(
+    view: Snapshot,
+    changes: Changes,
+    events: Changes,
+    hashes: np.ndarray,
+    order: np.ndarray,
+    first: np.ndarray,
+    group: np.ndarray,
+    gone: np.ndarray,
+) -> Completed:
+    """The same where no event leaves out a value or may be late: only keys that begin with a delete are looked up."""
+    there = np.zeros(len(first), bool)
+    asked = np.flatnonzero(gone[first])
+    if len(asked):
+        rows = first[asked]
+        found = view.lookup(hashes[rows], take(events.key.wire(), rows))
+        there[asked] = found.found
+        there[asked[found.found]] = (
+            found.gather("value").is_valid().to_numpy(zero_copy_only=False)[found.found]
+        )
+    effective = ~gone | _previous(np.arange(events.rows), gone, group, there)
+    last = np.append(first[1:], events.rows) - 1
+    values = events.value.wire()
+    columns: dict[str, Column] = {
+        "h": hashes[first],
+        "key": take(events.key.wire(), first),
+        "value": take(values, last),
+        "ts": np.full(len(first), NO_POSITION),
+        "gone": gone[last].astype(np.uint8),
+    }
+    view.put(columns)
+    whole = replace(changes, extra={})
+    if not effective.all():
+        whole = whole.take(np.sort(order[effective]))
+    return Completed(whole, 0, [])
 
 
 def _in_order(
@@ -188,7 +227,7 @@ def _first_stretch(stretch: np.ndarray, group: np.ndarray, rows: np.ndarray) -> 
 
 
 def _columns(settings: Debezium, values: Values, rows: np.ndarray) -> pl.Series:
-    return calls.decode_series(settings.row, take_or_null(values.wire(), rows))
+    return calls.decode_series(settings.stored, take_or_null(values.wire(), rows))
 
 
 def _remember(

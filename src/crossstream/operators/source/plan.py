@@ -105,9 +105,12 @@ def _is_late(
     flows: Mapping[str, Flow],
     exchanges: Sequence[Exchange],
 ) -> bool:
-    """Whether values of a topic are read after a shuffle only, and travel in the serde they were read by."""
+    """Whether values of a topic are read after a shuffle only, and travel in the serde they were read by.
+
+    Not the rows of change events: reading an event has checked its row.
+    """
     node = topology[read.node]
-    if not isinstance(node, Source) or node.timestamp_extractor is not None:
+    if not isinstance(node, Source) or node.timestamp_extractor is not None or node.unwrap is not None:
         return False
     leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
     is_read = any(step.round == 0 and read.output in step.inputs for step in steps)

@@ -26,7 +26,7 @@ from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.json_shapes import Field
-from crossstream.serdes.registry import RegistrySettings, check_ids, split_frames
+from crossstream.serdes.registry import FRAME, RegistrySettings, check_ids, only_id, split_frames
 
 LOGICAL = {
     "date": "io.debezium.time.Date",
@@ -93,17 +93,22 @@ class AvroEvents:
 
     def _read(self, data: pa.LargeBinaryArray, *, is_key: bool) -> tuple[pl.Series, Logical]:
         """The columns of records that have one schema."""
-        frames = split_frames(data)
-        for row in frames.bad:
-            raise bad(frames.bad[row])
-        schemas, unknown = check_ids(_registry(self.settings), frames.ids, "AVRO")
+        one, payload, head = only_id(data), data, FRAME
+        if one is None:
+            frames = split_frames(data)
+            for row in frames.bad:
+                raise bad(frames.bad[row])
+            ids, payload, head = frames.ids, frames.payload, 0
+        else:
+            ids = np.array([one], np.int32)
+        schemas, unknown = check_ids(_registry(self.settings), ids, "AVRO")
         if len(schemas) + len(unknown) > 1:
             raise bad("records with several schemas")
         for reason in unknown.values():
             raise bad(reason)
         schema = next(iter(schemas.values()))
         reader, meaning = _reader(schema.text, schema.references, self.settings, is_key)
-        column, faults = decoded(reader, frames.payload)
+        column, faults = decoded(reader, payload, head)
         for reason in faults.values():
             raise bad(reason)
         if not isinstance(column, pl.Series):
@@ -130,9 +135,9 @@ def _reader(text: str, references: References, settings: Debezium, is_key: bool)
     if is_key:
         node = _only(writer, set(settings.keys))
     elif writer.kind == "record" and {"op", "after"} <= {one.name for one in writer.fields}:
-        node = _only(
-            writer, set(ENVELOPE), {"before": wanted, "after": wanted, "source": _in_source(settings)}
-        )
+        inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
+        node = _only(writer, set(ENVELOPE), inside)
+        writer = _without_texts(writer, set(ENVELOPE), inside)
     else:
         node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
     return resolved(writer, node), meaning
@@ -169,6 +174,31 @@ def _only(
         if one.name in names
     ]
     return replace(node, fields=fields)
+
+
+def _without_texts(
+    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> AvroNode:
+    """The type with bytes for texts in fields that are passed over: they need no check."""
+    if node.kind == "union":
+        return replace(node, parts=[_without_texts(part, names, inside) for part in node.parts])
+    if node.kind != "record":
+        return node
+    fields = []
+    for one in node.fields:
+        made = one.node
+        if one.name not in names:
+            made = _as_bytes(made)
+        elif inside and one.name in inside:
+            made = _without_texts(made, inside[one.name])
+        fields.append(replace(one, node=made))
+    return replace(node, fields=fields)
+
+
+def _as_bytes(node: AvroNode) -> AvroNode:
+    if node.kind == "union":
+        return replace(node, parts=[_as_bytes(part) for part in node.parts])
+    return replace(node, kind="bytes") if node.kind == "string" else node
 
 
 def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:

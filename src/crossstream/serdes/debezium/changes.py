@@ -40,8 +40,8 @@ from crossstream.serdes.json_shapes import Field, column
 _OF_ROWS = ("CS-401", "CS-402", "CS-403")
 """The codes of errors about single records; others are about a type, or a registry that is away."""
 
-PIECE = 8192
-"""Records that are read at once."""
+PIECE = {False: 8192, True: 32_768}
+"""Records that are read at once: of JSON, and of Avro."""
 
 
 class Part(NamedTuple):
@@ -93,12 +93,13 @@ def unwrap(
     needed = [one.name for one in settings.fields if fields is None or one.name in fields]
     form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
     reading = _Reading(settings, form, key, value, needed)
+    piece = PIECE[settings.registry is not None]
     there = value.is_valid().to_numpy(zero_copy_only=False)
     # A tombstone has no place in the log. The delete event before it has one.
     tombstones = np.flatnonzero(~there & (settings.ordered_by is None))
     for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
-        for start in range(0, len(rows), PIECE):
-            _halved(reading, rows[start : start + PIECE], read)
+        for start in range(0, len(rows), piece):
+            _halved(reading, rows[start : start + piece], read)
     parts = reading.parts or [_no_changes(reading)]
     whole = _together(parts)
     return Unwrapped(whole, dict(reading.passed), sorted(reading.bad))
@@ -155,13 +156,14 @@ def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mappi
 
 
 def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
-    data = reading.value if len(rows) == len(reading.value) else reading.value.take(pa.array(rows))
+    first, last = int(rows[0]), int(rows[-1])
+    together = last - first == len(rows) - 1
+    data = reading.value.slice(first, len(rows)) if together else reading.value.take(pa.array(rows))
     quick = reading.format.quick(data) if isinstance(reading.format, JsonEvents) else None
     if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
         return part, {}
     events = reading.format.events(data)
-    ops = np.array(events.ops, dtype=object)
-    kinds = set(events.ops)
+    ops, kinds = np.array(events.ops, dtype=object), set(events.ops)
     passed: dict[str, int] = {}
     if NOT_A_ROW in kinds:
         passed["no-change-event"] = int((ops == NOT_A_ROW).sum())
@@ -176,7 +178,11 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
     if unknown := kinds - {*UPSERTS, DELETE, NOT_A_ROW, TRUNCATE}:
         raise bad(f"an event with op {sorted(unknown)[0]!r}, not one of c, r, u, d, t, m")
     parts = []
-    put = np.flatnonzero(np.isin(ops, UPSERTS)) if kinds - set(UPSERTS) else np.arange(len(ops))
+    put = (
+        np.flatnonzero(np.logical_or.reduce([ops == op for op in UPSERTS]))
+        if kinds - set(UPSERTS)
+        else np.arange(len(ops))
+    )
     if len(put):
         parts.append(_upserts(reading, rows, put, events))
     if DELETE in kinds:
@@ -242,7 +248,7 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
     return Part(
         rows[put],
         _encoded_keys(settings, columns),
-        calls.encode_series(settings.row, struct),
+        calls.encode_series(settings.stored, struct),
         struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
         np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],

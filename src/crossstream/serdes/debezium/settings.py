@@ -10,6 +10,8 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from crossstream.errors import SerdeError
+from crossstream.serdes.avro_serde import confluent_avro
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, instance_of
 from crossstream.serdes.json_columns import null_series, series_of_plain
 from crossstream.serdes.json_plain import SchemaJson
@@ -48,6 +50,11 @@ class Debezium:
         return bool(self.unavailable) or self.ordered_by is not None
 
     @property
+    def stored(self) -> Serde:
+        """The serde of the table's rows: Avro where events are Avro and it holds the type as JSON does, else JSON."""
+        return self.row if self.registry is None else _stored(self.row, self.registry)
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         return layout_of(self.row).fields
 
@@ -69,6 +76,26 @@ class Debezium:
             }
             return Logical(inner=inner)
         return NO_SCHEMA
+
+
+@lru_cache(maxsize=256)
+def _stored(row: TypedJson | SchemaJson, registry: RegistrySettings) -> Serde:
+    if isinstance(row, SchemaJson) or row.dtype is None:
+        return row
+    try:
+        made = confluent_avro(registry, row.type)
+    except SerdeError:  # Avro has no such type
+        return row
+    form = made.form  # type: ignore[attr-defined]
+    is_alike = form.columns == row.dtype and not form.is_narrower and not _has_time(row.dtype)
+    return made if is_alike else row
+
+
+def _has_time(dtype: pl.DataType) -> bool:
+    """Whether it has a time of day, of which Avro keeps microseconds only."""
+    if isinstance(dtype, pl.Struct):
+        return any(_has_time(instance_of(one.dtype)) for one in dtype.fields)
+    return _has_time(instance_of(dtype.inner)) if isinstance(dtype, pl.List) else dtype == pl.Time
 
 
 def layout_of(row: TypedJson | SchemaJson) -> Layout:

@@ -116,7 +116,7 @@ def test_other_things_that_are_refused():
     refused("CS-135", lambda: orders.join_many({"customer": (tables("customers")[0], customer)}, joiner))
     refused("CS-104", lambda: orders.join_many({"customer": (customers, 1)}, joiner), "'customer'")
     refused("CS-104", lambda: orders.join_many({"customer": (customers, lambda: 1)}, joiner))
-    refused("CS-104", lambda: orders.join_many(pairs), "joiner")
+    refused("CS-104", lambda: orders.join_many(pairs, 1), "joiner")
     refused("CS-104", lambda: orders.join_many(pairs, lambda left: left), "(left, rows)")
     refused(
         "CS-104", lambda: orders.join_many(pairs, pl.col("right")), "'right'; it has left, customer and key"

@@ -145,7 +145,11 @@ def test_what_is_missing_or_wrong():
     refused("CS-110", lambda: views.outer_join(clicks, joiner, None))
     refused("CS-101", lambda: views.join(clicks, joiner, "10 seconds"), "JoinWindows")
     refused("CS-101", lambda: views.join(clicks, joiner, TEN, cs.Named("x")), "StreamJoined")
-    refused("CS-104", lambda: views.join(clicks, windows=TEN), "joiner")
+    refused("CS-104", lambda: views.join(clicks, 1, windows=TEN), "joiner")
+    refused(
+        "CS-110", lambda: views.join(clicks, joiner, TEN, within="1 second"), "twice: windows=… and within=…"
+    )
+    refused("CS-110", lambda: views.join(clicks, joiner, within="1 s", before=5), "within=… and before=…")
     refused("CS-104", lambda: views.join(clicks, lambda one: one, TEN))
     refused("CS-136", lambda: views.join(clicks, joiner, TEN, key_selector=joiner), "windows")
     refused("CS-135", lambda: views.join(stream("elsewhere"), joiner, TEN))
@@ -178,7 +182,9 @@ def test_the_other_side_comes_first_or_is_called_other(name):
         builder.global_table("p", JSON),
     )
     join = getattr(builder.stream("orders", JSON), name)
-    refused("CS-136", lambda: join(table=shops, joiner=joiner), "'other'", f"{name}(other, joiner, [joined]")
+    refused(
+        "CS-136", lambda: join(table=shops, joiner=joiner), "'other'", f"{name}(other, [joiner], [joined]"
+    )
     refused("CS-136", lambda: join(stream=clicks, joiner=joiner, windows=TEN), "'other'", "windows")
     refused("CS-136", lambda: join(global_table=places, joiner=joiner), "'other'", "key_selector=…")
     refused("CS-136", lambda: join(), "'other'", "KStream", "KTable", "GlobalKTable")
@@ -190,5 +196,5 @@ def test_the_other_side_comes_first_or_is_called_other(name):
 def test_the_other_side_of_an_outer_join_is_a_stream():
     builder = cs.StreamsBuilder()
     orders, shops = builder.stream("orders", JSON), builder.table("shops", JSON)
-    refused("CS-136", lambda: orders.outer_join(), "'other'", "write outer_join(other, joiner, ")
+    refused("CS-136", lambda: orders.outer_join(), "'other'", "write outer_join(other, [joiner], ")
     refused("CS-136", lambda: orders.outer_join(table=shops, joiner=joiner), "'other'", "with a KStream")

@@ -133,7 +133,7 @@ def test_grace_needs_versions():
 
 def test_wrong_calls():
     orders, customers = orders_and()
-    refused("CS-104", lambda: orders.join(customers), "joiner")
+    refused("CS-104", lambda: orders.join(customers, 1), "joiner")
     refused("CS-104", lambda: orders.join(customers, lambda left: left), "(left, right)")
     refused(
         "CS-104",
@@ -145,7 +145,7 @@ def test_wrong_calls():
     refused(
         "CS-136",
         lambda: orders.join(customers, joiner, key_selector=lambda v: v),
-        "join(other, joiner, [joined]",
+        "join(other, [joiner], [joined]",
     )
     refused("CS-101", lambda: cs.Joined(graze=5), "grace")
     refused("CS-101", lambda: cs.Joined(key=serdes.string), "call it")

@@ -51,6 +51,10 @@ final class Joins {
             new Aggregations(builder, arguments, prefix).build(arguments.text("mode"));
             return;
         }
+        if (arguments.text("mode").equals("fk-avro")) {
+            new AvroJoin(builder, arguments, prefix).build();
+            return;
+        }
         KStream<String, byte[]> results = switch (arguments.text("mode")) {
             case "fk" -> foreignKey().toStream();
             case "fk-chain" -> chain().toStream();

@@ -1,0 +1,271 @@
+"""`crossstream demo --postgres`: from a row in Postgres to the joined result, statement by statement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossstream import serdes
+from crossstream.cli.console import SparkOutput, aligned, own_stdout, shortest
+from crossstream.cli.demo import MARKS, NOTES, STYLES, DemoFolder, DemoView, Kind, command
+from crossstream.cli.loading import load
+from crossstream.demo import cdc
+from crossstream.demo.cdc import Parts
+from crossstream.demo.postgres import Postgres
+from crossstream.kafka import KafkaConnection
+from crossstream.spark import SparkStreams
+from crossstream.topics import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.kafka.log import KafkaLog
+
+FOLLOW_SECONDS = 60.0
+"""How long the result may take to follow a change."""
+
+TABLES = """
+CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, city text);
+CREATE TABLE orders (
+  id int PRIMARY KEY, customer_id int, amount numeric(10, 2));
+INSERT INTO customers VALUES
+  (1, 'Ada', 'London'), (2, 'Grace', 'Arlington'), (4, 'Barbara', 'Boston');
+INSERT INTO orders VALUES
+  (10, 1, 12.50), (11, 1, 7), (12, 2, 99.90), (15, 4, 30), (16, 4, 5.50);
+"""
+CHANGES = (
+    ("A new order", "INSERT INTO orders VALUES (13, 2, 45.00)"),
+    (
+        "A customer moves: all orders of this customer follow",
+        "UPDATE customers SET city = 'Paris' WHERE id = 1",
+    ),
+    ("An order for a customer who is not there yet", "INSERT INTO orders VALUES (14, 3, 8.25)"),
+    ("The customer arrives: the order was waiting", "INSERT INTO customers VALUES (3, 'Edsger', 'Nuenen')"),
+    ("An order goes to another customer", "UPDATE orders SET customer_id = 2 WHERE id = 10"),
+    ("An order gets another key", "UPDATE orders SET id = 110 WHERE id = 11"),
+    (
+        "Two changes in one transaction",
+        "BEGIN; UPDATE customers SET name = 'Grace Hopper' WHERE id = 2;\n"
+        "   UPDATE orders SET amount = 50 WHERE id = 13; COMMIT",
+    ),
+    ("A customer is deleted", "DELETE FROM customers WHERE id = 2"),
+)
+JOIN = """
+SELECT orders.id, customers.name AS customer, customers.city, orders.amount
+FROM orders JOIN customers ON customers.id = orders.customer_id"""
+
+SOURCES = ("shop.public.customers", "shop.public.orders")
+RESULT = "shop.sales"
+
+Table = Mapping[int, tuple[str, str | None, Decimal]]
+"""The customer, the city and the amount of each order."""
+
+
+def main(arguments: Namespace) -> int:
+    """Runs the demo from beginning to end."""
+    folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: all servers stop
+    folder.empty()
+    folder.write_shop()
+    with own_stdout() as out, ExitStack() as stack:
+        view = DemoView(out)
+        view.say("SQL changes two tables in Postgres. Their join, a topic in Kafka, follows.", "bold")
+        view.say("(The first start loads 230 MB of servers.)", "dim")
+        with view.waiting("Starting Postgres, Kafka, a schema registry and Kafka Connect"):
+            parts = stack.enter_context(cdc.parts())
+        stack.callback(view.say, "Stopping the servers.", "dim")
+        play(parts, folder, view, debug=arguments.debug)
+    return 0
+
+
+def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = False) -> None:
+    """Makes the tables, starts the application, changes the tables, and compares."""
+    for name, address in (
+        ("Postgres", f"127.0.0.1:{parts.postgres.port}"),
+        ("Kafka", parts.broker.bootstrap_servers),
+        ("registry", parts.registry.url),
+        ("Connect", parts.connect.url),
+    ):
+        view.say(f"   {name:9} {address}", "dim")
+    view.say()
+    view.say("Two tables in Postgres", "bold")
+    view.say(textwrap.indent(TABLES.strip(), "   "), "cyan")
+    parts.postgres.execute(TABLES)
+    with view.waiting("Debezium reads them"):
+        parts.capture("shop")
+        parts.await_topics(*SOURCES)
+    with running(parts, folder, view, debug=debug) as result:
+        view.say()
+        view.say(f"Their join in the topic {RESULT}", "bold")
+        _show(view, {}, *result.follow({}), after="the start")
+        for number, (title, sql) in enumerate(CHANGES, 1):
+            view.say()
+            view.say(f"{number}. {title}", "bold")
+            view.say(f"   {sql};", "cyan")
+            before, known = result.table, result.ends()
+            parts.postgres.execute(sql)
+            _show(view, before, *result.follow(known))
+            view.pause()
+        _compare(parts, view)
+    for line in farewell(folder):
+        view.say(line)
+
+
+@contextmanager
+def running(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool) -> Iterator[Result]:
+    """The application, running on Spark, and what it writes."""
+    os.environ.update(SERVERS=parts.broker.bootstrap_servers, REGISTRY=parts.registry.url)
+    loaded = load(str(folder.shop))
+    assert loaded.config is not None
+    output = SparkOutput(view.say, folder.log, everything=debug)
+    log = KafkaConnection(parts.broker.bootstrap_servers).log()
+    app = SparkStreams(loaded.topology, replace(loaded.config, state_dir=folder.state, partitions=2))
+    try:
+        log.create_topic(RESULT, 1)
+        with view.waiting("Starting the application on Spark, on this machine"), output.inherited():
+            app.start()
+        yield Result(parts, app, log)
+        with view.waiting("Stopping Spark"):
+            app.stop()
+    finally:
+        with suppress(Exception):  # the first error is the one to report
+            app.stop()
+        log.close()
+        output.close()
+
+
+@dataclass(slots=True)
+class Result:
+    """The result topic as a table, and how far it is."""
+
+    parts: Parts
+    app: SparkStreams
+    log: KafkaLog
+    table: Table = field(default_factory=dict)
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """The ends of the topics that Debezium writes."""
+        return self.log.end_offsets([TopicPartition(topic, 0) for topic in SOURCES])
+
+    def follow(self, known: Mapping[TopicPartition, int]) -> tuple[Table, bool, float]:
+        """The result after a change in SQL, whether it is what SQL shows, and the seconds that took.
+
+        ``known``: the ends of the topics before the change; without them all records are new.
+        """
+        began = time.monotonic()
+        wanted = joined(self.parts.postgres)
+        while True:
+            ends = self.ends()
+            read = self.app.progress.total_rows >= sum(ends.values())
+            self.table = table_of(self.parts)
+            seconds = time.monotonic() - began
+            if (ends != known and read and self.table == wanted) or seconds > FOLLOW_SECONDS:
+                return self.table, self.table == wanted, seconds
+            if not self.app.await_termination(0.02):
+                continue
+            return self.table, False, seconds
+
+
+def joined(postgres: Postgres) -> Table:
+    """What SQL's join of the tables shows."""
+    return {
+        int(row["id"] or 0): (row["customer"] or "", row["city"], Decimal(row["amount"] or 0))
+        for row in postgres.select(JOIN)
+    }
+
+
+def table_of(parts: Parts) -> Table:
+    """The result topic, read from its beginning: the last record of each key."""
+    connection = KafkaConnection(parts.broker.bootstrap_servers)
+    log, reader = connection.log(), connection.reader()
+    last: dict[bytes, bytes | None] = {}
+    try:
+        partition = TopicPartition(RESULT, 0)
+        end = log.end_offsets([partition])[partition]
+        for records in reader.read(OffsetRange(RESULT, 0, 0, end), 10_000):
+            last.update(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
+    finally:
+        reader.close()
+        log.close()
+    if not last:  # and so perhaps no schema of it
+        return {}
+    key = serdes.int64()
+    value = serdes.confluent_avro(parts.registry.url, subject=f"{RESULT}-value")
+    sales = {
+        key.deserialize(order): value.deserialize(sale) for order, sale in last.items() if sale is not None
+    }
+    return {order: (sale["customer"], sale["city"], sale["amount"]) for order, sale in sales.items()}
+
+
+HEAD = ("", "order", "customer", "city", "amount", "")
+RIGHT = (False, True, False, False, True, False)
+
+
+def compared(before: Table, after: Table) -> list[tuple[Kind, tuple[str, ...]]]:
+    """The rows that changed, by key."""
+    lines = []
+    for order in sorted(before.keys() | after.keys()):
+        old, new = before.get(order), after.get(order)
+        if old == new:
+            continue
+        kind: Kind = "new" if old is None else "gone" if new is None else "changed"
+        was = [_shown(value) for value, now in zip(old or (), new or (), strict=False) if value != now]
+        note = f"was {', '.join(was)}" if was else NOTES[kind]
+        lines.append((kind, (MARKS[kind], str(order), *map(_shown, new or old or ()), note)))
+    return lines
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else f"{value:.2f}" if isinstance(value, Decimal) else str(value)
+
+
+def _show(
+    view: DemoView, before: Table, now: Table, equal: bool, seconds: float, after: str = "the COMMIT"
+) -> None:
+    """The rows that a change made, changed or deleted."""
+    lines = compared(before, now)
+    if lines:
+        text = aligned(HEAD, [cells for _, cells in lines], RIGHT).splitlines()
+        for row, style in zip(text, ["bold", "dim", *(STYLES[kind] for kind, _ in lines)], strict=True):
+            view.say(f"   {row}".rstrip(), style)
+    else:
+        view.say("   no row of the result changes")
+    view.say(f"   {seconds:.1f} s after {after}" if equal else "   The result is not that of SQL", "dim")
+
+
+def _compare(parts: Parts, view: DemoView) -> None:
+    """Postgres' own join beside the result topic, read again from its beginning."""
+    view.say()
+    view.say("At the end: SQL's join, and the topic read as a table", "bold")
+    view.say(textwrap.indent(JOIN.strip() + ";", "   "), "cyan")
+    wanted, found = joined(parts.postgres), table_of(parts)
+    rows = []
+    for order in sorted(wanted.keys() | found.keys()):
+        one, other = wanted.get(order), found.get(order)
+        note = "equal" if one == other else "in SQL alone" if other is None else "wrong in the topic"
+        rows.append(("", str(order), *map(_shown, one or other or ()), note))
+    for row in aligned(HEAD, rows, RIGHT).splitlines():
+        view.say(f"   {row}")
+    if wanted == found:
+        view.say(f"   The {len(wanted)} rows of SQL are those of the topic.", "bold green")
+    else:
+        view.say("   The topic differs from SQL.", "bold red")
+
+
+def farewell(folder: DemoFolder) -> list[str]:
+    """What to do next."""
+    run, shop = command(), shortest(folder.shop)
+    return [
+        "",
+        f"The application is {shop}: copy it.",
+        f"  {run} describe {shop} --plan",
+        "docs/debezium.md: the same with a database of yours",
+    ]

@@ -1,0 +1,223 @@
+"""`crossstream why`, `verify` and `shadow`: results computed again from the topics, in this process, without Spark."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from crossstream.cli.arguments import kafka_settings, of_option, refuse_without, wrong_usage
+from crossstream.cli.console import say, show_table
+from crossstream.cli.loading import Loaded, load
+from crossstream.cli.query import as_text, state_root
+from crossstream.config import StreamsConfig
+from crossstream.errors import ConfigError, StateError
+from crossstream.planning.planner import plan_topology
+from crossstream.query.files import open_store
+from crossstream.query.store import StoreReader
+from crossstream.query.text import parse_key, to_json, to_plain
+from crossstream.recompute.shadow import compare_topics
+from crossstream.recompute.verify import Compared, verify_results
+from crossstream.recompute.why import why as find_why
+from crossstream.runtime.batch import Settings, settings_of
+from crossstream.serdes.windowed import Windowed
+from crossstream.spark.topics import connection_of
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.root import StateRoot
+from crossstream.topics import TopicConnection
+
+
+def verify(arguments: Namespace) -> int:
+    """Compares the stores of a state with what the topics give; 1 if rows differ."""
+    loaded, started = load(arguments.file), time.monotonic()
+    connection, settings = inputs_of(loaded, arguments)
+    found = verify_results(
+        state_root(arguments.state_dir),
+        plan_topology(loaded.topology),
+        connection,
+        settings,
+        sample=arguments.sample,
+        as_of=arguments.as_of,
+    )
+    for note in found.notes:
+        say(f"note: {note}")
+    for store in found.stores:
+        _show(store, arguments, "state", "computed")
+    if not found.stores:
+        say("no queryable stores: name them with Materialized(store=…)")
+    rows = sum(store.rows for store in found.stores)
+    unknown = sum(store.unverifiable for store in found.stores)
+    say(
+        f"batch {found.batch}: {_count(found.records, 'record')} read, {_count(rows, 'row')} compared in "
+        f"{time.monotonic() - started:.1f} s: {_differ(found.different)}"
+        + (f", {_count(unknown, 'row')} cannot be verified" if unknown else "")
+    )
+    return 1 if found.different else 0
+
+
+def shadow(arguments: Namespace) -> int:
+    """Compares a topic that the application would write with that of another application; 1 if rows differ."""
+    loaded, started = load(arguments.file), time.monotonic()
+    connection, settings = inputs_of(loaded, arguments)
+    if connection is None:
+        raise _no_topics(loaded.file)
+    chosen = getattr(arguments, "as")
+    found = compare_topics(
+        plan_topology(loaded.topology),
+        connection,
+        arguments.against,
+        arguments.topic,
+        settings,
+        as_table=None if chosen is None else chosen == "table",
+    )
+    _show(found.found, arguments, found.against, "ours")
+    kind = "the last record of each key" if found.as_table else "all records of each key"
+    say(
+        f"{found.against} ({_count(found.their_records, 'record')}) and {found.topic} "
+        f"({_count(found.our_records, 'record')}), {kind}: {_count(found.found.rows, 'row')} compared in "
+        f"{time.monotonic() - started:.1f} s: {_differ(found.found.different)}"
+    )
+    return 1 if found.found.different else 0
+
+
+def why(arguments: Namespace) -> int:
+    """Shows what made a row; 1 if there is no such row."""
+    words = arguments.named
+    if len(words) not in (3, 4):
+        raise wrong_usage(
+            f"why takes a state folder, a store and a key, not {' '.join(words)!r}",
+            "write: crossstream why app.py STATE_DIR STORE KEY",
+        )
+    *file, state_dir, name, text = words
+    root = state_root(state_dir)
+    if not file:
+        return _course(root, name, text, arguments)
+    loaded = load(file[0])
+    plan = plan_topology(loaded.topology)
+    store = next((one for one in plan.stores.values() if one.public == name), None)
+    serde = loaded.topology[name].key if store is None and name in loaded.topology.nodes else None
+    key = parse_key(serde if store is None else store.key, text)
+    if arguments.start is not None:
+        key = _window(open_store(root, name), key, arguments.start)
+    connection, settings = inputs_of(loaded, arguments)
+    found = find_why(root, plan, connection, name, key, settings, as_of=arguments.as_of)
+    print(to_json(found.to_dict()) if arguments.format == "json" else found)
+    return 1 if found.value is None else 0
+
+
+def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
+    """Without the application's functions: what the row was after each retained batch."""
+    refuse_without("the application's file", "write: why app.py STATE_DIR STORE KEY", arguments, "start")
+    rows: list[tuple[str, str]] = []
+    batches = [one for one in BatchLog(root).commits() if arguments.as_of in (None, one)]
+    for batch in batches:
+        store = open_store(root, name, batch)
+        key = parse_key(store.key, text)
+        value = store.get(key) if store.by_time is None else store.fetch(key)
+        shown = "-" if value in (None, []) else as_text(to_plain(value))
+        if not rows or rows[-1][1] != shown:
+            rows.append((str(batch), shown))
+    if not rows:
+        raise StateError(
+            "there is no batch yet" if arguments.as_of is None else f"batch {arguments.as_of} is not kept",
+            code="CS-713",
+            where={"folder": str(root)},
+            next="ask for a batch that `crossstream state inspect` shows as kept",
+        )
+    if arguments.format == "json":
+        for number, value in rows:
+            print(to_json({"batch": int(number), "value": value}))
+    else:
+        show_table(("batch", text), rows, (True, False))
+    say(
+        "the state has no functions: for the input records, name the application's file: "
+        "crossstream why app.py STATE_DIR STORE KEY"
+    )
+    return 1 if rows[-1][1] == "-" else 0
+
+
+def _window(store: StoreReader, key: Any, start: int) -> Windowed:
+    """The window or session of a key that begins at ``start``."""
+    if store.kind not in ("window", "session") or store.by_time is None:
+        raise wrong_usage("--start works with stores of windows and sessions only", "drop it")
+    places = store.by_time.places(store.fetch(key))
+    for place in places:
+        if place[0] == start and len(place) == 2:
+            return Windowed(key, *place)
+    starts = ", ".join(str(place[0]) for place in places)
+    raise wrong_usage(
+        f"no window of this key begins at {start}", f"choose one of: {starts or 'there is none'}"
+    )
+
+
+def inputs_of(loaded: Loaded, arguments: Namespace) -> tuple[TopicConnection | None, Settings]:
+    """Where the topics are, and what is done with bad records: of the file's ``config``, and of the options."""
+    try:
+        config = loaded.config or StreamsConfig(application_id="recompute")
+        kafka = kafka_settings(arguments)
+        if arguments.topics_dir is not None:
+            config = replace(config, topics_dir=arguments.topics_dir, bootstrap_servers=None, kafka={})
+        elif arguments.bootstrap_servers is not None:
+            config = replace(config, bootstrap_servers=arguments.bootstrap_servers, topics_dir=None)
+        if kafka:
+            config = replace(config, kafka={**config.kafka, **kafka})
+    except ConfigError as error:
+        raise of_option(error) from None
+    connection = connection_of(config)
+    if connection is None and any(getattr(node, "topics", ()) for node in loaded.topology):
+        raise _no_topics(loaded.file)
+    return connection, settings_of(config)
+
+
+def _no_topics(file: Path) -> ConfigError:
+    return ConfigError(
+        "the application reads topics, but no option or setting says where they are",
+        code="CS-203",
+        where={"file": file},
+        next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
+    )
+
+
+def _show(compared: Compared, arguments: Namespace, theirs: str, ours: str) -> None:
+    """Prints the rows of a store that differ."""
+    rows = compared.differences[: arguments.max]
+    if arguments.format == "json":
+        for row in rows:
+            line = {"store": compared.name, "key": row.key, "theirs": row.theirs, "ours": row.ours}
+            print(to_json({name: to_plain(value) for name, value in line.items()}))
+    elif rows:
+        head = ("store", "key", theirs, ours)
+        cells = [
+            (compared.name, _cell(row.key), *_sides(row.theirs, row.ours, row.their_time, row.our_time))
+            for row in rows
+        ]
+        show_table(head, cells)
+    different = compared.different + compared.unverifiable
+    if different > len(rows):
+        say(f"{compared.name}: {_count(different - len(rows), 'more row')} that differ")
+    if different:
+        for note in compared.notes:
+            say(f"note: {compared.name}: {note}")
+
+
+def _sides(theirs: Any, ours: Any, their_time: int | None, our_time: int | None) -> Sequence[str]:
+    """Both values; with their timestamps, where nothing else differs."""
+    cells = (_cell(theirs), _cell(ours))
+    if cells[0] == cells[1] and their_time != our_time:
+        return f"{cells[0]} at {their_time}", f"{cells[1]} at {our_time}"
+    return cells
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else as_text(to_plain(value))
+
+
+def _differ(rows: int) -> str:
+    return "all are the same" if rows == 0 else f"{_count(rows, 'row')} differ{'s' if rows == 1 else ''}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

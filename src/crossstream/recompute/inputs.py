@@ -1,0 +1,137 @@
+"""What an application has read up to a commit: which offsets of which topics, and in which batch, if that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crossstream.errors import SourceError, StateError
+from crossstream.graph.names import matches
+from crossstream.graph.nodes import Graph, Source
+from crossstream.query.files import application_of
+from crossstream.recompute.replay import Span
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, BatchEntry, Commit
+from crossstream.storage.root import Place, root_of
+from crossstream.topics import TopicLog, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Records that the application may have read, and that the topic does not hold any more."""
+
+    node: str
+    topic: str
+    partition: int
+    start: int
+    begin: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}, partition {self.partition}: "
+            f"offsets {self.start} to {self.begin - 1} were deleted from the topic"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """The input of the state after ``commit``: ``spans`` that are still there, and what is ``deleted``."""
+
+    application: Application
+    commit: Commit
+    spans: tuple[Span, ...]
+    deleted: tuple[Deleted, ...]
+
+    def of(self, names: Sequence[str]) -> list[Span]:
+        """The ranges of these source nodes."""
+        return [span for span in self.spans if span[0] in names]
+
+
+def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None) -> Consumed:
+    """What the state is made of. Raises `StateError` CS-713 without such a batch, `SourceError` CS-603 for topics
+    that were made again."""
+    application, batches = application_of(state_dir), BatchLog(state_dir)
+    commit = _commit(batches, as_of)
+    if log is None:
+        return Consumed(application, commit, (), ())
+    ends = {
+        TopicPartition(topic, partition): end
+        for topics in commit.positions.values()
+        for topic, positions in topics.items()
+        for partition, end in positions.items()
+    }
+    readers = {tp.topic: _reader(topology, tp.topic) for tp in ends}
+    wanted = [tp for tp in sorted(ends) if readers[tp.topic] is not None]
+    _check_same(log, commit, sorted({tp.topic for tp in wanted}))
+    begins = log.begin_offsets(wanted) if wanted else {}
+    spans, deleted = [], []
+    for tp in wanted:
+        node = readers[tp.topic] or ""
+        start = application.starts.positions.get(tp.topic, {}).get(tp.partition, 0)
+        begin = max(start, begins[tp])
+        if begin > start and ends[tp] > start:
+            deleted.append(Deleted(node, tp.topic, tp.partition, start, min(begin, ends[tp])))
+        if begin < ends[tp]:
+            spans.append((node, tp.topic, tp.partition, begin, ends[tp]))
+    return Consumed(application, commit, tuple(spans), tuple(deleted))
+
+
+def everything(topology: Graph, log: TopicLog) -> list[Span]:
+    """All records that the topics of the sources hold at this moment."""
+    topics = log.topics()
+    read = [(topic, node) for topic in topics if (node := _reader(topology, topic)) is not None]
+    partitions = {
+        TopicPartition(topic, number): node for topic, node in read for number in range(topics[topic])
+    }
+    named = {topic for node in topology if isinstance(node, Source) for topic in node.topics}
+    for topic in sorted(named - topics.keys()):
+        raise SourceError(
+            f"the topic {topic!r} does not exist",
+            code="CS-602",
+            where={"topic": topic},
+            next="create it, or correct the name; `crossstream topics list` shows what is there",
+        )
+    begins, ends = log.begin_offsets(list(partitions)), log.end_offsets(list(partitions))
+    return [
+        (node, tp.topic, tp.partition, begins[tp], ends[tp])
+        for tp, node in partitions.items()
+        if begins[tp] < ends[tp]
+    ]
+
+
+def kept_batches(state_dir: Place, newest: int) -> list[BatchEntry]:
+    """The entries of the batch log up to ``newest``, in order; older ones are not kept."""
+    log = BatchLog(root_of(state_dir))
+    return [log.batch(number) for number in log.batches() if number <= newest]
+
+
+def _commit(log: BatchLog, as_of: int | None) -> Commit:
+    if as_of is None:
+        return log.newest()
+    kept = log.commits()
+    if as_of not in kept:
+        raise StateError(
+            f"batch {as_of} is not kept",
+            code="CS-713",
+            where={"folder": str(log.root)},
+            next=f"ask for one of: {', '.join(map(str, kept)) or 'none'}",
+        )
+    return log.commit(as_of)
+
+
+def _reader(topology: Graph, topic: str) -> str | None:
+    for node in topology:
+        if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic)):
+            return node.name
+    return None
+
+
+def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
+    for topic, found in log.topic_ids(topics).items():
+        if commit.topic_ids.get(topic, found) != found:
+            raise SourceError(
+                "the topic was deleted and made again since the application read it",
+                code="CS-603",
+                where={"topic": topic},
+                next="nothing can be computed from it: the records that the state is made of are gone",
+            )

@@ -1,0 +1,393 @@
+"""Finds the records that may have made the rows of some keys: backwards through the graph, from results to sources.
+
+An operator that keeps keys needs the records of the same keys. For a foreign-key join the left rows are computed first:
+they say which right rows they need. Where keys change, the records of the row-wise operators before are run once, with
+their places as timestamps. What cannot be followed so needs every record of its sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream import serdes
+from crossstream.api.topology import Topology
+from crossstream.columns.evaluate import evaluate
+from crossstream.columns.functions import Function
+from crossstream.columns.values import Values
+from crossstream.errors import CrossStreamError
+from crossstream.graph import nodes as graph
+from crossstream.graph.nodes import Graph, Node, lineage
+from crossstream.planning.planner import plan_topology
+from crossstream.recompute.pool import Picked, Pool, Wanted, collect
+from crossstream.recompute.replay import FromMemory, Replay, Span, Written
+from crossstream.runtime.batch import Settings
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.keys import LeftOrRight
+from crossstream.serdes.windowed import Windowed
+from crossstream.storage.log_entries import BatchEntry
+from crossstream.topics import RangeReader
+
+Key = tuple[Any, Any]
+UNTRACEABLE = (graph.Process, graph.TransformBatches, graph.FrameSource)
+TAP = "crossstream-why:"
+
+
+@dataclass(slots=True)
+class Tracer:
+    """``wanted``: the records found so far, by source. ``asked``: the keys that a join asked each other side for.
+
+    ``stopped``: operators that cannot be traced. ``known``: what was read of the topics.
+    """
+
+    topology: Graph
+    spans: Sequence[Span]
+    entries: Sequence[BatchEntry]
+    reader: RangeReader
+    partitions: int
+    settings: Settings
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    asked: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    known: dict[Any, Picked] = field(default_factory=dict)
+
+    def pool(self) -> Pool:
+        return collect(self.topology, self.spans, self.wanted, self.entries, self.reader, self.known)
+
+    def follow(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> None:
+        """Adds the records that may have made the rows of these keys of an operator; None: of all keys."""
+        node = self.topology[name]
+        match node:
+            case graph.Source():
+                # A change event may have its row's key in another form, or empty the table.
+                is_known = keys is not None and node.unwrap is None
+                wanted = Wanted(keys=set(keys or ())) if is_known else Wanted(every=True)
+                self.wanted.setdefault(name, Wanted()).add(wanted)
+            case graph.Process() | graph.TransformBatches() | graph.FrameSource():
+                if name not in self.stopped:
+                    self.stopped.append(name)
+            case graph.ForeignKeyJoin():
+                self._foreign(node, keys, serde)
+            case graph.ManyJoin():
+                self.follow(node.parents[0], keys, serde)
+                for number, function in enumerate(node.foreign_keys, 1):
+                    self._other_side(node, number, function, keys, serde)
+            case graph.StreamGlobalJoin() | graph.GlobalJoin():
+                self.follow(node.parents[0], keys, serde)
+                self._other_side(node, 1, node.key_selector, keys, serde)
+            case graph.Aggregate() if node.windows is not None:
+                self._parents(node, _without_windows(keys, serde, node.group_key), node.group_key)
+            case _ if graph.changes_key(node) and keys is not None:
+                self._changed(node, keys, serde)
+            case _:
+                self._parents(node, keys, serde)
+
+    def _parents(self, node: Node, keys: frozenset[bytes] | None, serde: Serde) -> None:
+        for parent in dict.fromkeys(node.parents):
+            self.follow(parent, keys, serde)
+
+    def everything(self, name: str) -> None:
+        """Every record of the sources above an operator."""
+        for node in lineage(self.topology.nodes, [name]):
+            if isinstance(node, graph.Source):
+                self.wanted.setdefault(node.name, Wanted()).every = True
+
+    def _foreign(self, node: graph.ForeignKeyJoin, keys: frozenset[bytes] | None, serde: Serde) -> None:
+        left, right = node.parents
+        if keys is None or node.kind not in ("right", "outer"):
+            self.follow(left, keys, serde)
+            self._other_side(node, 1, node.foreign_key, keys, serde)
+            return
+        lefts, rights = _serde_of(self.topology[left]), _serde_of(self.topology[right])
+        found = [calls.deserialize(serde, key) for key in keys]
+        pairs = [one for one in found if isinstance(one, LeftOrRight)]
+        if lefts is None or rights is None or len(pairs) < len(found):
+            self.everything(node.name)
+            return
+        own = _encoded(lefts, [one.left for one in pairs if one.left is not None])
+        self.follow(left, own, lefts)
+        self._other_side(node, 1, node.foreign_key, own, lefts)
+        theirs = _encoded(rights, [one.right for one in pairs if one.right is not None])
+        if theirs:
+            self.follow(right, theirs, rights)
+            self.everything(left)  # whether any row refers to them
+
+    def _other_side(
+        self, node: Node, number: int, function: Function, keys: frozenset[bytes] | None, serde: Serde
+    ) -> None:
+        """Computes the rows of the left side, and follows the keys that they refer to."""
+        right = node.parents[number]
+        theirs = _serde_of(self.topology[right])
+        if keys is None or theirs is None:
+            self.everything(right)
+            return
+        if not keys:
+            return
+        pairs = self.rows(node.parents[0], keys, serde)
+        if pairs is None:
+            self.everything(right)
+            return
+        found = _applied(function, self.topology[node.parents[0]], pairs)
+        self.asked.setdefault((node.name, number), []).extend(found)
+        try:
+            named = _encoded(theirs, [one for one in found if one is not None])
+        except CrossStreamError:
+            self.everything(right)
+            return
+        self.follow(right, named, theirs)
+
+    def rows(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> list[Key] | None:
+        """The rows of an operator, each version of them, computed from the records of these keys; None: unknown."""
+        inner = replace(self, wanted={}, asked={}, stopped=[])
+        inner.follow(name, keys, serde)
+        if inner.stopped or self.topology[name].shape == "global":
+            return None
+        taps = run_with_taps(
+            self.topology, [name], inner.pool(), self.partitions, self.settings, only=frozenset({name})
+        )
+        return taps.rows.get(name, [])
+
+    # -- where keys change ---------------------------------------------------------------------------------------
+
+    def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
+        above = list(lineage(self.topology.nodes, [node.name]))
+        if all(isinstance(one, _ROW_WISE) and getattr(one, "unwrap", None) is None for one in above):
+            self._by_place(node, above, keys, serde)
+            return
+        (parent,) = node.parents
+        theirs, function = _serde_of(self.topology[parent]), getattr(node, "mapper", None)
+        if theirs is None or isinstance(node, UNTRACEABLE) or function is None:
+            self._parents(node, None, serde)
+            return
+        pairs = self.rows(parent, None, theirs)
+        if pairs is None:
+            self._parents(node, None, serde)
+            return
+        found = _applied(function, self.topology[parent], pairs, rows=True)
+        wanted = [
+            key
+            for (key, _), made in zip(pairs, found, strict=True)
+            if keys & _encoded(serde, _keys_of(node, made))
+        ]
+        self.follow(parent, _encoded(theirs, wanted), theirs)
+
+    def _by_place(self, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: Serde) -> None:
+        """Runs all records through the row-wise operators above, with their numbers as timestamps."""
+        inner = replace(self, wanted={}, asked={}, stopped=[])
+        inner.everything(node.name)
+        pool = inner.pool()
+        parts = []
+        for number, records in enumerate(pool.parts):
+            rows = np.flatnonzero(pool.part == number)
+            stamps = np.empty(records.num_rows, np.int64)
+            stamps[pool.row[rows]] = rows
+            columns = [*records.columns]
+            columns[2] = pa.array(stamps)
+            parts.append(pa.RecordBatch.from_arrays(columns, schema=records.schema))
+        found = _stamps(
+            _row_wise(self.topology, node, above, keys, serde),
+            replace(pool, parts=tuple(parts)),
+            self.settings,
+        )
+        for row in found:
+            records, at = pool.parts[pool.part[row]], int(pool.row[row])
+            source, topic, partition, *_ = pool.spans[pool.part[row]]
+            if self.topology[source].shape == "table":
+                wanted = Wanted(keys={records.column("key")[at].as_py()})
+            else:
+                wanted = Wanted(places={(topic, partition): {records.column("offset")[at].as_py()}})
+            self.wanted.setdefault(source, Wanted()).add(wanted)
+        for one in above:
+            if isinstance(one, graph.Source):
+                self.wanted.setdefault(one.name, Wanted())
+
+
+_ROW_WISE = (graph.Source, graph.RowWise, graph.Repartition, graph.ToStream, graph.ToTable, graph.GroupTable)
+
+
+def _row_wise(
+    topology: Graph, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: Serde
+) -> Topology:
+    """The operators above ``node`` on streams, and after them a sink of what has one of the keys."""
+    names = {one.name for one in above}
+    made: dict[str, Node] = {}
+    for one in topology:
+        if one.name not in names:
+            continue
+        plain: Node = replace(one, store=None)
+        if isinstance(one, graph.Source):
+            plain = replace(one, store=None, shape="stream", timestamp_extractor=None)
+            if one.shape == "table":
+                given = graph.Filter(
+                    name=one.name, parents=(TAP + one.name,), predicate=_function(_has_value), **_as(one)
+                )
+                made[TAP + one.name] = replace(plain, name=TAP + one.name)
+                plain = given
+        elif isinstance(one, graph.GroupTable):
+            kind: Any = graph.SelectKey if one.selects else graph.Map
+            plain = kind(name=one.name, parents=one.parents, mapper=one.mapper, **_as(one))
+        elif isinstance(one, graph.ToTable | graph.Repartition):
+            plain = graph.Peek(name=one.name, parents=one.parents, action=_function(_nothing), **_as(one))
+        elif one.shape == "table":
+            plain = replace(plain, shape="stream")
+        made[one.name] = plain
+    wire = serdes.bytes()
+
+    def wanted(key: Any, value: Any) -> bool:
+        return key is not None and calls.serialize(serde, key) in keys
+
+    sieve, empty = f"{TAP}keys", f"{TAP}empty"
+    made[sieve] = graph.Filter(name=sieve, parents=(node.name,), predicate=_function(wanted, with_key=True))
+    made[empty] = graph.Map(
+        name=empty, parents=(sieve,), mapper=_function(_blank, with_key=True), key=wire, value=wire
+    )
+    made["sink"] = graph.Sink(
+        name="sink", parents=(empty,), shape="none", key=wire, value=wire, topic="found"
+    )
+    return Topology(made, topology.frames)
+
+
+def _as(node: Node) -> dict[str, Any]:
+    types = ("key", "value", "key_type", "value_type", "location")
+    return {"shape": "stream", **{name: getattr(node, name) for name in types}}
+
+
+def _function(call: Callable[..., Any], *, with_key: bool = False) -> Function:
+    return Function(call=call, with_key=with_key)
+
+
+def _has_value(value: Any) -> bool:
+    return value is not None
+
+
+def _nothing(value: Any) -> None:
+    return None
+
+
+def _blank(key: Any, value: Any) -> tuple[bytes, bytes]:
+    return b"", b""
+
+
+def _stamps(topology: Topology, pool: Pool, settings: Settings) -> list[int]:
+    """The timestamps of what comes out."""
+    renamed = {span[0]: TAP + span[0] if TAP + span[0] in topology.nodes else span[0] for span in pool.spans}
+    replay = Replay(plan_topology(topology), 1, settings, Written(wanted=frozenset({"found"})))
+    spans = [(renamed[span[0]], *span[1:3], 0, 1 << 62) for span in pool.spans]
+    records = {
+        (span[1], span[2]): part for span, part in zip(pool.spans, pool.parts, strict=True) if part.num_rows
+    }
+    replay.run([span for span in spans if span[1:3] in records], FromMemory(records))
+    return sorted({t for part in replay.output.topics.get("found", []) for t in part.column(2).to_pylist()})
+
+
+# -- looking at operators --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Taps:
+    """What each operator gave, in order, and the run."""
+
+    rows: dict[str, list[Key]]
+    replay: Replay
+
+
+def run_with_taps(
+    topology: Graph,
+    names: Iterable[str],
+    pool: Pool,
+    partitions: int,
+    settings: Settings,
+    chosen: np.ndarray | None = None,
+    only: frozenset[str] | None = None,
+) -> Taps:
+    """Runs the operators above ``names``, and notes the records and changes that each of them gives."""
+    found: dict[str, list[Key]] = {}
+    above = {node.name for node in lineage(topology.nodes, names)}
+    made: dict[str, Node] = {}
+    for node in topology:
+        if node.name not in above:
+            continue
+        made[node.name] = node
+        if node.shape not in ("stream", "table") or isinstance(node, graph.GroupTable | graph.Split):
+            continue
+        if only is not None and node.name not in only:
+            continue
+        tapped = node
+        if node.shape == "table":
+            tapped = graph.ToStream(name=f"{TAP}{node.name}:changes", parents=(node.name,), **_as(node))
+            made[tapped.name] = tapped
+        action = _function(_noting(found.setdefault(node.name, [])), with_key=True)
+        made[TAP + node.name] = graph.Peek(
+            name=TAP + node.name, parents=(tapped.name,), shape="none", action=action, terminal=True
+        )
+    plan = plan_topology(Topology(made, topology.frames))
+    return Taps(found, pool.replayed(plan, partitions, settings, chosen))
+
+
+def _noting(rows: list[Key]) -> Callable[[Any, Any], None]:
+    def note(key: Any, value: Any) -> None:
+        rows.append((key, value))
+
+    return note
+
+
+def part_of(topology: Graph, name: str) -> Topology:
+    """The operators that make one, and itself."""
+    above = {node.name for node in lineage(topology.nodes, [name])}
+    nodes = {node.name: node for node in topology if node.name in above}
+    return Topology(nodes, topology.frames)
+
+
+def _serde_of(node: Node) -> Serde | None:
+    return node.key or node.key_type
+
+
+def _encoded(serde: Serde, keys: Iterable[Any]) -> frozenset[bytes]:
+    made = [calls.serialize(serde, key) for key in keys if key is not None]
+    return frozenset(one for one in made if one is not None)
+
+
+def _without_windows(keys: frozenset[bytes] | None, serde: Serde, inner: Serde) -> frozenset[bytes] | None:
+    """The keys of windows without their times."""
+    if keys is None or serde is inner:
+        return keys
+    found = [calls.deserialize(serde, key) for key in keys]
+    return _encoded(inner, [one.key if isinstance(one, Windowed) else one for one in found])
+
+
+def _applied(function: Function, node: Node, pairs: Sequence[Key], *, rows: bool = False) -> list[Any]:
+    """What a function gives for rows; nothing for those without a value, or None in their place (``rows``)."""
+    there = [number for number, (_, value) in enumerate(pairs) if value is not None]
+    keys = [pairs[number][0] for number in there]
+    values = [pairs[number][1] for number in there]
+    outcome = evaluate(
+        function,
+        Values(_serde_of(node), objects=keys),
+        value=Values(node.value or node.value_type, objects=values),
+    )
+    found = outcome.values.objects() if there else []
+    if not rows:
+        failed = {failure.row for failure in outcome.failures}
+        return [one for number, one in enumerate(found) if number not in failed]
+    made: list[Any] = [None] * len(pairs)
+    for number, one in zip(there, found, strict=True):
+        made[number] = one
+    return made
+
+
+def _keys_of(node: Node, made: Any) -> list[Any]:
+    """The keys in what the function of an operator gave."""
+    if made is None:
+        return []
+    if isinstance(node, graph.SelectKey | graph.ToStream) or (
+        isinstance(node, graph.GroupTable) and node.selects
+    ):
+        return [made]
+    if isinstance(node, graph.FlatMap):
+        return [key for key, _ in made]
+    return [made[0]]

@@ -1,0 +1,512 @@
+"""Says which input records made a row of a result, step by step; or where a row that is missing has ended.
+
+Nothing is kept for it while the application runs. The records of the keys that matter are read from the topics, run
+alone, and left out one after the other: those without which the row changes are the answer.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.graph import nodes as graph
+from crossstream.graph.nodes import Graph, Node, lineage
+from crossstream.planning.plan import Plan
+from crossstream.planning.planner import plan_topology
+from crossstream.query.store import StoreReader
+from crossstream.query.views import view_of_folder
+from crossstream.recompute.inputs import Consumed, consumed, kept_batches
+from crossstream.recompute.pool import OLDER, Pool, Wanted
+from crossstream.recompute.replay import Replay, no_store, reader_of, store_named
+from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
+from crossstream.runtime.batch import Settings
+from crossstream.runtime.stores import FolderStores
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.windowed import Windowed
+from crossstream.storage.root import Place, root_of
+from crossstream.topics import TopicConnection
+
+SECONDS, RUNS = 10.0, 4_000
+"""How long, and how often, records are left out to see whether the row changes."""
+SHOWN = 20
+"""Rows of a step that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A record of a topic. ``timestamp``: ms; ``batch``: that which read it, None if it is not in the log any more."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    batch: int | None = None
+
+    def __str__(self) -> str:
+        batch = "" if self.batch is None else f", batch {self.batch}"
+        place = f"{self.topic}, partition {self.partition}, offset {self.offset}, {_moment(self.timestamp)}{batch}"
+        return f"{_text(self.key)} = {_text(self.value)}  ({place})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator on the way of a row. ``line``: of the application that made it; ``kind``: its class.
+
+    ``rows``: what it gives from these records alone, (key, value), the first ones. ``records``: of a source.
+    ``inputs``: the steps before it. ``note``: what was dropped, or why it cannot be traced.
+    """
+
+    operator: str
+    kind: str
+    line: str | None
+    rows: tuple[tuple[Any, Any], ...] = ()
+    records: tuple[InputRecord, ...] = ()
+    inputs: tuple[Step, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The reason of a row. ``value``: of the row in the state after ``batch``; None: it has no such row.
+
+    ``records``: those that made it, in the order in which they arrived; ``step``: the same as a tree. ``ended``: of a
+    missing row, where it ended. ``exact``: the records alone make the row, and it changes if one is left out.
+    ``notes``: why not, if so.
+    """
+
+    store: str
+    key: Any
+    value: Any
+    batch: int
+    records: tuple[InputRecord, ...]
+    step: Step
+    ended: str | None = None
+    exact: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; keys and values in the form that JSON can hold."""
+        plain = msgspec.to_builtins(self, enc_hook=_plain, str_keys=True)
+        assert isinstance(plain, dict)
+        return plain
+
+    def _repr_html_(self) -> str:
+        """The tree that a notebook shows."""
+        head, *rest = _lines(self)
+        lines = "\n".join(html.escape(line) for line in rest)
+        return f"<div><b>{html.escape(head)}</b><pre style='line-height:1.35'>{lines}</pre></div>"
+
+
+def why(
+    state_dir: Place,
+    plan: Plan,
+    connection: TopicConnection | None,
+    store: str,
+    key: Any,
+    settings: Settings | None = None,
+    *,
+    as_of: int | None = None,
+) -> Why:
+    """The input records that made a row of a store, as of a batch.
+
+    ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all of them. Raises `StateError`:
+    CS-710 if there is no such store, CS-713 if there is no such batch; and what reading topics raises.
+    """
+    if connection is None:
+        raise ConfigError(
+            "it is not known where the topics are",
+            code="CS-203",
+            next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
+        )
+    log, reader = connection.log(), connection.reader()
+    try:
+        found = consumed(root_of(state_dir), plan.topology, log, as_of)
+        entries = kept_batches(state_dir, found.commit.id)
+        tracer = Tracer(
+            plan.topology, found.spans, entries, reader, found.commit.partitions, settings or Settings()
+        )
+        return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
+    finally:
+        reader.close()
+        log.close()
+
+
+@dataclass(slots=True)
+class _Search:
+    """One question. ``operator``: the node that makes the store."""
+
+    root: Place
+    plan: Plan
+    found: Consumed
+    store: str
+    key: Any
+    tracer: Tracer
+
+    def answer(self) -> Why:
+        node = operator_of(self.plan.topology, self.store)
+        state, tracer = self._state(), self.tracer
+        target, value = _row(state, self.key)
+        inner = self.key.key if isinstance(self.key, Windowed) and state.by_time is not None else self.key
+        wire = calls.serialize(state.key, inner)
+        tracer.follow(node.name, frozenset({wire or b""}), state.key)
+        notes = [str(one) for one in self.found.deleted if one.node in tracer.wanted]
+        pool = tracer.pool()
+        if tracer.stopped:
+            return self._stopped(node, pool, value, notes)
+        if target is None:
+            return self._missing(node, pool, notes)
+        return self._made(node, pool, target, value, notes)
+
+    def _state(self) -> StoreReader:
+        store = store_named(self.plan, self.store)
+        if store is None:
+            view = view_of_folder(self.root, self.plan, self.store)
+            if view is None:
+                raise no_store(self.plan, self.store)
+            return view
+        stores, names = FolderStores(self.root), self.found.commit.versions.get(store.name, {})
+        versions = [stores.open(store, pid, names.get(pid)) for pid in range(self.found.commit.partitions)]
+        return reader_of(store, self.store, versions)
+
+    # -- a row that is there ---------------------------------------------------------------------------------
+
+    def _made(self, node: Node, pool: Pool, target: Any, value: Any, notes: list[str]) -> Why:
+        plan = plan_topology(part_of(self.plan.topology, node.name))
+
+        def gives(chosen: np.ndarray) -> bool:
+            replay = pool.replayed(plan, self.found.commit.partitions, self.tracer.settings, chosen)
+            return bool(_row(replay.store(self.store), self.key)[0] == target)
+
+        rows = np.arange(len(pool))
+        if not gives(rows):
+            self.tracer.everything(node.name)
+            pool = self.tracer.pool()
+            rows = np.arange(len(pool))
+            if not gives(rows):
+                notes.append(_UNLIKE)
+                return self._explained(node, pool, rows[:0], value, notes, exact=False)
+        chosen, exact = minimised(rows, gives)
+        if not exact:
+            notes.append(
+                "there are many records; not each of them was left out to see whether the row changes"
+            )
+        return self._explained(node, pool, chosen, value, notes, exact=exact)
+
+    def _explained(
+        self, node: Node, pool: Pool, chosen: np.ndarray, value: Any, notes: list[str], *, exact: bool
+    ) -> Why:
+        records = self._records(pool, chosen)
+        taps = self._taps(node, pool, chosen)
+        tree = _Tree(self.plan.topology, taps, records)
+        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes, exact=exact)
+
+    def _why(
+        self,
+        value: Any,
+        records: tuple[InputRecord, ...],
+        step: Step,
+        notes: list[str],
+        *,
+        exact: bool = False,
+        ended: str | None = None,
+    ) -> Why:
+        return Why(
+            self.store, self.key, value, self.found.commit.id, records, step, ended, exact, tuple(notes)
+        )
+
+    def _taps(self, node: Node, pool: Pool, chosen: np.ndarray | None = None) -> Taps:
+        return run_with_taps(
+            self.plan.topology, [node.name], pool, self.found.commit.partitions, self.tracer.settings, chosen
+        )
+
+    def _records(self, pool: Pool, chosen: np.ndarray) -> list[tuple[str, InputRecord]]:
+        """Source and record, in the order of arrival."""
+        found = []
+        for one in chosen.tolist():
+            node, topic, partition, *_ = pool.spans[pool.part[one]]
+            key, value, timestamp, offset, _ = (
+                column[int(pool.row[one])].as_py() for column in pool.parts[pool.part[one]].columns
+            )
+            source, batch = self.plan.topology[node], int(pool.batch[one])
+            is_event = getattr(source, "unwrap", None) is not None
+            record = InputRecord(
+                topic,
+                partition,
+                offset,
+                timestamp,
+                key if is_event else _object(source.key, key),
+                value if is_event else _object(source.value, value),
+                None if batch == OLDER else batch,
+            )
+            found.append((node, record))
+        return found
+
+    # -- a row that is not there -----------------------------------------------------------------------------
+
+    def _missing(self, node: Node, pool: Pool, notes: list[str]) -> Why:
+        records = self._records(pool, np.arange(len(pool))[-SHOWN:])
+        tree = _Tree(self.plan.topology, self._taps(node, pool), records, self.tracer)
+        ended = tree.ended(node.name)
+        return self._why(
+            None, tuple(one for _, one in records), tree.step(node.name), notes, ended=ended or _UNLIKE
+        )
+
+    def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
+        records = self._records(pool, np.arange(len(pool))[-SHOWN:])
+        notes += [_STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
+        tree = _Tree(self.plan.topology, Taps({}, Replay(self.plan, 1)), records, self.tracer)
+        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes)
+
+
+_UNLIKE = "the records give another row than the state has: run `crossstream verify`"
+_STOPS: dict[type, str] = {
+    graph.Process: "a processor cannot be traced: what it keeps may come from any record",
+    graph.TransformBatches: "a function of record batches cannot be traced: what it gives may come from any record",
+    graph.FrameSource: "the rows of a DataFrame cannot be read again",
+}
+
+
+def operator_of(topology: Graph, store: str) -> Node:
+    """The operator that keeps a store. Raises `StateError` CS-710 if there is none."""
+    for node in topology:
+        kept = [node.queryable_name]
+        if isinstance(node, graph.StreamStreamJoin):
+            kept += [node.store.name, node.other_store.name]
+        elif isinstance(node, graph.Process | graph.TransformBatches):
+            kept += [one.name for one in node.stores]
+        elif isinstance(node, graph.GlobalJoin):
+            kept.append(node.name)
+        if store in kept:
+            return node
+    raise no_store(plan_topology(topology), store)
+
+
+def _row(store: StoreReader, key: Any) -> tuple[Any, Any]:
+    """The row of a key in a form that can be compared, None without one; and as objects."""
+    if store.by_time is not None and not isinstance(key, Windowed):
+        rows = store.fetch(key)
+        plain = [(at, calls.serialize(store.value, value)) for at, value in rows]
+        return (plain, rows) if rows else (None, None)
+    value = store.get(key)
+    return (None if value is None else calls.serialize(store.value, value)), value
+
+
+def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np.ndarray, bool]:
+    """The fewest rows that still give the same, found by leaving out half of them, then quarters, down to single ones.
+
+    The oldest are left out first. And whether each of those that are left is needed.
+
+    >>> minimised(np.arange(9), lambda rows: {3, 7} <= set(rows.tolist()))
+    (array([3, 7]), True)
+    """
+    deadline, runs, vain = time.monotonic() + SECONDS, 0, 0
+    size = max(1, len(rows) // 2)
+    while True:
+        start, left_out = 0, False
+        while start < len(rows):
+            if runs >= RUNS or time.monotonic() > deadline:
+                return rows, False
+            fewer = np.delete(rows, slice(start, start + size))
+            runs += 1
+            if gives(fewer):
+                rows, left_out = fewer, True
+            else:
+                start += size
+        if size == 1 and not left_out:
+            return rows, True
+        vain = 0 if left_out else vain + 1
+        size = max(1, size // (2 if vain < 2 else 32))  # all of many records may be needed, as for a count
+
+
+# -- the tree --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tree:
+    """Makes the steps. ``records``: with their sources; ``tracer``: of a missing row, what joins asked for."""
+
+    topology: Graph
+    taps: Taps
+    records: Sequence[tuple[str, InputRecord]]
+    tracer: Tracer | None = None
+
+    def step(self, name: str) -> Step:
+        made: dict[str, Step] = {}
+        for node in self.topology:  # parents come first
+            if node.name in {one.name for one in lineage(self.topology.nodes, [name])}:
+                made[node.name] = self._step(node, made)
+        return made[name]
+
+    def _step(self, node: Node, made: dict[str, Step]) -> Step:
+        stops = isinstance(node, tuple(_STOPS))
+        return Step(
+            node.name,
+            type(node).__name__,
+            node.where["line"],
+            tuple(self.rows(node.name)[:SHOWN]),
+            tuple(record for source, record in self.records if source == node.name),
+            () if stops else tuple(made[parent] for parent in dict.fromkeys(node.parents)),
+            _STOPS.get(type(node)) or self._dropped(node),
+        )
+
+    def _dropped(self, node: Node) -> str | None:
+        reasons = [
+            f"{rows} dropped: {key.removeprefix(node.name + ': ')}"
+            for key, rows in self.taps.replay.report.dropped.items()
+            if key.startswith(node.name + ": ")
+        ]
+        return ", ".join(reasons) or None
+
+    def rows(self, name: str) -> list[tuple[Any, Any]]:
+        """What an operator gives: its records, or the rows that its changes leave."""
+        found = self.taps.rows.get(name, [])
+        node = self.topology[name]
+        if isinstance(node, graph.Source) and node.shape == "global":
+            found = [(record.key, record.value) for source, record in self.records if source == name]
+        if node.shape == "stream":
+            return found
+        last = {_text(key): (key, value) for key, value in found}
+        return [(key, value) for key, value in last.values() if value is not None]
+
+    def ended(self, name: str) -> str | None:
+        """Where the way of a row has ended; None: this operator gives one."""
+        node = self.topology[name]
+        if self.rows(name):
+            return None
+        if isinstance(node, graph.Source):
+            return self._not_arrived(node)
+        needed = node.parents if self._needs_all(node) else node.parents[:1]
+        if isinstance(node, graph.Merge | graph.Aggregate) or getattr(node, "kind", "") == "outer":
+            reasons = [self.ended(parent) for parent in node.parents]
+            if None not in reasons:
+                return reasons[0]
+            needed = ()
+        for number, parent in enumerate(needed):
+            reason = self.ended(parent)
+            if reason is not None:
+                return self._partner(node, number, reason) if number else reason
+        return self._here(node)
+
+    def _needs_all(self, node: Node) -> bool:
+        return getattr(node, "kind", "inner") == "inner"
+
+    def _partner(self, node: Node, number: int, reason: str) -> str:
+        assert self.tracer is not None
+        asked = self.tracer.asked.get((node.name, number))
+        if asked is None:
+            return f"{_place(node)}: no partner: {reason}"
+        if asked and asked[-1] is None:
+            return f"{_place(node)}: the key of the partner is null"
+        return f"{_place(node)}: no partner for key {_text(asked[-1]) if asked else '?'}: {reason}"
+
+    def _not_arrived(self, node: graph.Source) -> str:
+        assert self.tracer is not None
+        mine = [record for source, record in self.records if source == node.name]
+        topics = sorted({span[1] for span in self.tracer.spans if span[0] == node.name}) or list(node.topics)
+        if mine:
+            last = mine[-1]
+            return (
+                f"{node.name}: deleted by the record at offset {last.offset}, "
+                f"partition {last.partition} of {last.topic}"
+            )
+        keys = self.tracer.wanted.get(node.name, Wanted()).keys
+        named = ", ".join(_text(_object(node.key, key)) for key in sorted(filter(None, keys))[:3])
+        return f"{', '.join(topics)}: no record with the key {named or '?'} has arrived"
+
+    def _here(self, node: Node) -> str:
+        dropped = self._dropped(node)
+        if isinstance(node, graph.Filter | graph.Branch):
+            return f"filtered by {_place(node)}"
+        return f"{_place(node)} gives no row for it" + (f": {dropped}" if dropped else "")
+
+
+def _place(node: Node) -> str:
+    return node.name if node.location is None else f"{node.name} ({node.location})"
+
+
+# -- text ------------------------------------------------------------------------------------------------------
+
+
+def _lines(found: Why) -> Iterator[str]:
+    what = "no row" if found.value is None else _text(found.value)
+    yield f"{found.store} {_text(found.key)}: {what}  (after batch {found.batch})"
+    if found.ended is not None:
+        yield f"ended: {found.ended}"
+    for note in found.notes:
+        yield f"note: {note}"
+    yield from _tree(found.step, "", "", set())
+
+
+def _tree(step: Step, first: str, rest: str, seen: set[str]) -> Iterator[str]:
+    line = "" if step.line is None else f"  {_short(step.line)}"
+    if step.operator in seen:
+        yield f"{first}{step.operator}  (see above)"
+        return
+    seen.add(step.operator)
+    note = "" if step.note is None else f"  [{step.note}]"
+    yield f"{first}{step.operator}  {step.kind}{line}{note}"
+    below = [("record", record) for record in step.records] + [("step", one) for one in step.inputs]
+    if not step.records:
+        for key, value in step.rows:
+            yield f"{rest}{'│ ' if below else '  '}gives {_text(key)} = {_text(value)}"
+    for number, (kind, one) in enumerate(below, 1):
+        last = number == len(below)
+        start, then = (f"{rest}└─ ", f"{rest}   ") if last else (f"{rest}├─ ", f"{rest}│  ")
+        if kind == "record":
+            yield f"{start}{one}"
+        else:
+            assert isinstance(one, Step)
+            yield from _tree(one, start, then, seen)
+
+
+def _short(line: str) -> str:
+    """A line without the folder, if that is the current one."""
+    return line.removeprefix(os.getcwd() + os.sep)
+
+
+def _moment(milliseconds: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1000:03d}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        if isinstance(value, bytes):
+            return value.decode()
+        return msgspec.json.encode(value, enc_hook=_plain).decode()
+    except (TypeError, ValueError):  # also bytes that are no text
+        return repr(value)
+
+
+def _plain(value: Any) -> Any:
+    return [value.key, value.start, value.end] if isinstance(value, Windowed) else str(value)
+
+
+def _object(serde: Serde | None, data: bytes | None) -> Any:
+    """The object of bytes; the bytes themselves where there is no serde, or they are not of this one."""
+    if data is None or serde is None:
+        return data
+    try:
+        return calls.deserialize(serde, data)
+    except CrossStreamError:
+        return data

@@ -1,0 +1,65 @@
+"""The demo with Postgres: what it prints, and its application."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.demo import DemoFolder, DemoView
+from crossstream.cli.demo_postgres import RESULT, SOURCES, Table, _show, compared
+from crossstream.cli.loading import load
+
+BEFORE: Table = {
+    1: ("Ada", "London", Decimal("12.5")),
+    2: ("Ada", None, Decimal(7)),
+    3: ("Bo", "Oslo", Decimal(1)),
+}
+AFTER: Table = {
+    1: ("Ada", "Paris", Decimal("12.50")),
+    3: ("Bo", "Oslo", Decimal(1)),
+    4: ("Bo", "Oslo", Decimal(2)),
+}
+
+
+def test_changed_rows_are_shown_with_what_they_were() -> None:
+    assert compared(BEFORE, AFTER) == [
+        ("changed", ("~", "1", "Ada", "Paris", "12.50", "was London")),
+        ("gone", ("-", "2", "Ada", "", "7.00", "deleted")),
+        ("new", ("+", "4", "Bo", "Oslo", "2.00", "new")),
+    ]
+    assert compared(AFTER, AFTER) == []
+
+
+def test_a_result_that_does_not_follow_is_said() -> None:
+    out = io.StringIO()
+    _show(DemoView(out), BEFORE, BEFORE, True, 0.25)
+    _show(DemoView(out), BEFORE, BEFORE, False, 60)
+    assert out.getvalue().splitlines() == [
+        "   no row of the result changes",
+        "   0.2 s after the COMMIT",
+        "   no row of the result changes",
+        "   The result is not that of SQL",
+    ]
+
+
+def test_its_application_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY", "mock://shop")
+    folder = DemoFolder(tmp_path / "demo")
+    folder.empty()
+    folder.write_shop()
+    loaded = load(str(folder.shop))
+    assert loaded.config is not None
+    assert loaded.config.processing_guarantee == "exactly_once"
+    described = str(loaded.topology.describe())
+    assert all(topic in described for topic in (*SOURCES, RESULT))
+    folder.empty()
+    assert not folder.shop.exists()
+
+
+def test_the_command_line_names_it() -> None:
+    assert make_parser().parse_args(["demo", "--postgres"]).command == "crossstream.cli.demo_postgres:main"
+    assert make_parser().parse_args(["demo"]).command == "crossstream.cli.demo:main"
