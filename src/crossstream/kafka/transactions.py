@@ -145,7 +145,7 @@ class _Writer(KafkaWriter):
 
 
 def answer_seconds(connection: KafkaSettings) -> float:
-    """How long a client waits for one answer: it may have lost the cluster, and another one finds it (decision 0028)."""
+    """How long a client waits for one answer: if it has lost the cluster, another one finds it (decision 0028)."""
     return max(ANSWER_SECONDS, connection.patience_seconds / 4)
 
 
