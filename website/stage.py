@@ -51,7 +51,7 @@ REFERENCE = {
         "serdes debezium LeftOrRight prefixed",
         "From the bytes of keys and values to Python objects, and back.",
     ),
-    "Running": ("SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
+    "Running": ("run SparkStreams StreamsConfig DeadLetter", "An application on Spark, and its settings."),
     "Databases": (
         "once_in BatchMark",
         "Each batch of `for_each_batch` once, in a transaction of your database.",

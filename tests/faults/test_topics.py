@@ -125,7 +125,6 @@ class TestSettings:
             ("CS-203", {"bootstrap_servers": "localhost:9092"}),
             ("CS-201", {"partitions": 0}),
             ("CS-201", {"processing_errors": "ignore"}),
-            ("CS-201", {"processing_guarantee": "exactly_once"}),
             ("CS-210", {"trigger": "soon"}),
             ("CS-201", {"number_of_partitions": 3}),
         ]
