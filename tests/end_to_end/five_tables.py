@@ -128,6 +128,6 @@ config = cs.StreamsConfig(
     application_id=PREFIX,
     bootstrap_servers=SERVERS,
     processing_guarantee="exactly_once",
-    broker_patience="5 minutes",
+    broker_patience="2 minutes",
     partitions=4,
 )

@@ -142,10 +142,17 @@ _doubted: list[Producer] = []
 
 
 @pytest.mark.parametrize(
-    "call", ["init_transactions", "flush", "send_offsets_to_transaction", "commit_transaction"]
+    ("call", "late"),
+    [
+        ("init_transactions", 0),
+        ("flush", 0),
+        ("send_offsets_to_transaction", 0),
+        ("send_offsets_to_transaction", 60),
+        ("commit_transaction", 0),
+    ],
 )
 def test_another_producer_takes_over_from_one_that_gets_no_answer(
-    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch, call: str
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch, call: str, late: int
 ) -> None:
     """As Kafka's C client may be left by a broker that was killed and starts again: it never asks again."""
     world.append("a", "b")
@@ -156,7 +163,7 @@ def test_another_producer_takes_over_from_one_that_gets_no_answer(
         producer = open_producer(*arguments, **settings)
         if "transaction" not in settings:
             return producer
-        opened.append(Silent(producer, call if not opened else ""))
+        opened.append(Silent(producer, call if not opened else "", late))
         return opened[-1]
 
     monkeypatch.setattr(transactions, "open_producer", opening)
@@ -168,18 +175,19 @@ def test_another_producer_takes_over_from_one_that_gets_no_answer(
 
 
 class Silent:
-    """A producer that gets no answer to one kind of call."""
+    """A producer that gets no answer to one kind of call; ``late``: the seconds for which it overdoes the timeout."""
 
-    def __init__(self, producer: Producer, call: str) -> None:
+    def __init__(self, producer: Producer, call: str, late: int) -> None:
         self._producer = producer
         self._call = call
+        self._late = late
 
     def __getattr__(self, name: str) -> Any:
         if name != self._call:
             return getattr(self._producer, name)
 
         def unanswered(*arguments: Any) -> Any:
-            sleep(arguments[-1])
+            sleep(arguments[-1] + self._late)
             if name == "flush":
                 return len(self._producer)
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

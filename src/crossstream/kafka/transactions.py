@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -45,6 +47,8 @@ SHORTEST_TRANSACTION_MS = 60_000
 RETRY_SECONDS = 0.5
 ANSWER_SECONDS = 5.0
 """The least time that a producer waits for an answer, before another one takes over."""
+LATE_SECONDS = 1.0
+"""How late a call may return after its timeout."""
 
 PARTITION = "partition"
 """The column of staged records that says where each goes; `BY_KEY` leaves that to the producer."""
@@ -111,7 +115,7 @@ class _Writer(KafkaWriter):
             producer = open_producer(
                 self._connection, self._complaints, self._undelivered, self._sizes, transaction=own
             )
-            producer.init_transactions(answer_seconds(self._connection))
+            answered(producer.init_transactions, seconds=answer_seconds(self._connection))
             self._producer = producer
         return self._producer
 
@@ -147,6 +151,31 @@ class _Writer(KafkaWriter):
 def answer_seconds(connection: KafkaSettings) -> float:
     """How long a client waits for one answer: if it has lost the cluster, another one finds it (decision 0028)."""
     return max(ANSWER_SECONDS, connection.patience_seconds / 4)
+
+
+def answered(call: Callable[..., Any], *arguments: Any, seconds: float) -> None:
+    """Calls a producer; raises `KafkaException` if it does not return in time.
+
+    After a broker was killed and started again, ``send_offsets_to_transaction`` was seen to wait for minutes, whatever
+    its timeout says. So it waits in a thread that may be left behind; the next producer fences this one.
+    """
+    ends: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            call(*arguments, seconds)
+        except Exception as error:
+            ends.put(error)
+        else:
+            ends.put(None)
+
+    Thread(target=run, name="crossstream transaction", daemon=True).start()
+    try:
+        error = ends.get(timeout=seconds + LATE_SECONDS)
+    except Empty:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+    if error is not None:
+        raise error
 
 
 @dataclass(slots=True)
@@ -270,10 +299,9 @@ class TransactionPublisher:
         offsets = [KafkaPartition(self._topic, 0, 0, note)]
         try:
             self._writer.store()
-            producer.send_offsets_to_transaction(
-                offsets, self._committer().consumer_group_metadata(), seconds
-            )
-            producer.commit_transaction(seconds)
+            group = self._committer().consumer_group_metadata()
+            answered(producer.send_offsets_to_transaction, offsets, group, seconds=seconds)
+            answered(producer.commit_transaction, seconds=seconds)
         except KafkaException:
             self._writer.check()  # says which record was refused
             raise
