@@ -77,6 +77,9 @@ class TopicLog(Protocol):
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; `SinkError` if it exists already."""
 
+    def delete_topic(self, topic: str) -> None:
+        """Deletes the topic with its records; `SourceError` if it does not exist."""
+
     def close(self) -> None: ...
 
 

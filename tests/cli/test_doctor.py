@@ -204,6 +204,7 @@ def test_broker_commands(capsys, monkeypatch, tmp_path):
     info = BrokerInfo(port=9092, pid=7, directory=str(tmp_path))
     running: list[BrokerInfo] = []
     monkeypatch.setattr(broker, "status", lambda port: running[0] if running else None)
+    monkeypatch.setattr(broker, "ports", lambda: [one.port for one in running])
     monkeypatch.setattr(broker, "answers", lambda port: bool(running))
     monkeypatch.setattr(broker, "start", lambda port, directory: running.append(info) or info)
     monkeypatch.setattr(broker, "stop", lambda port: bool(running) and running.clear() is None)
@@ -218,12 +219,30 @@ def test_broker_commands(capsys, monkeypatch, tmp_path):
     assert call(capsys, "broker", "stop").err == "no broker runs at port 9092\n"
 
 
+def test_the_status_of_all_brokers(capsys, monkeypatch, tmp_path):
+    infos = {port: BrokerInfo(port=port, pid=port, directory=str(tmp_path)) for port in (9092, 9192)}
+    monkeypatch.setattr(broker, "status", infos.get)
+    monkeypatch.setattr(broker, "answers", lambda port: port == 9092)
+    monkeypatch.setattr(broker, "records_folder", lambda: tmp_path)
+    for name in ("9092.json", "9192.json", "9192-registry.json", "9300.json", "9092.lock"):
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(servers, "running_companions", lambda port: [])
+    outcome = call(capsys, "broker", "status")
+    assert outcome.code == 1
+    firsts = [part.splitlines()[0] for part in outcome.out.split("\n\n")]
+    assert firsts == ["127.0.0.1:9092: answers", "127.0.0.1:9192: does not answer"]
+    assert call(capsys, "broker", "status", "--port", "9092").code == 0
+    infos.clear()
+    assert call(capsys, "broker", "status").err == ("port 9092: a broker answers that was not started here\n")
+
+
 def test_servers_beside_the_broker(capsys, monkeypatch, tmp_path):
     info = BrokerInfo(port=9092, pid=7, directory=str(tmp_path))
     registry = servers.RegistryInfo(8081, 8, str(tmp_path), 9092)
     connect = servers.ConnectInfo(8099, 9, str(tmp_path), 9092)
     calls = []
     monkeypatch.setattr(broker, "status", lambda port: info)
+    monkeypatch.setattr(broker, "ports", lambda: [9092])
     monkeypatch.setattr(broker, "answers", lambda port: True)
     monkeypatch.setattr(broker, "start", lambda port, directory: info)
     monkeypatch.setattr(broker, "stop", lambda port: True)

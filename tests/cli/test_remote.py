@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,7 +95,9 @@ def test_doctor(capsys: Captured, state: str, object_store: ObjectStore) -> None
 
 
 def test_what_run_says_of_its_places(state: str) -> None:
-    title = _title(cs.StreamsConfig(application_id="shop", topics_dir="topics", state_dir=state))
+    config = cs.StreamsConfig(application_id="shop", topics_dir="topics", state_dir=state)
+    title = _title(config, SimpleNamespace(spark_ui_address="http://h:4040", ui_address="http://h:8642"))
+    assert title.splitlines()[2] == "page: http://h:8642, Spark: http://h:4040"
     assert "state: s3://bucket/" in title
     assert "partitions: 2" in title
     assert SECRET not in title

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 import crossstream as cs
-from crossstream.cli.console import SparkOutput
-from crossstream.cli.run import Figures, JsonView, LiveView, _run, _wait, as_line, render
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.console import SparkOutput, fitted, middle
+from crossstream.cli.run import _logged, _run, _wait
+from crossstream.cli.views import Figures, JsonView, LinesView, LiveView, as_line, as_text, make_view, render
 from crossstream.spark import SparkStreams
 from tests.cli.cases import ENVIRONMENT, app_file, call
 
@@ -69,35 +74,106 @@ def test_a_batch_is_a_json_line():
     assert as_line(progress(seconds=0.0), 0.0)["rows_per_second"] == 0.0
 
 
-def shown(figures: Figures, width: int = 100) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(render(figures, "promo\ntopics: t", "running", 110.0))
-    return console.file.getvalue()
+def shown(figures: Figures, width: int = 80, height: int = 24, state: str = "running", **more: object) -> str:
+    """The live view on a terminal of that size, without the blanks at the ends of lines."""
+    console = Console(file=io.StringIO(), width=width, height=height)
+    title = (
+        "promo\ntopics: localhost:9092, state: crossstream-state/promo, partitions: 4\nSpark: http://h:4040"
+    )
+    console.print(render(figures, title, state, 110.0, size=(width, height), **more))
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def test_the_live_view_shows_rate_phases_state_and_lag():
+LONG = "products.join(merchants).filter.map_values"
+GOLDEN = """promo  running  0:00:10
+topics: localhost:9092, state: crossstream-state/promo, partitions: 4
+Spark: http://h:4040
+
+rows        100 a second   1,000 so far   4 waiting
+now         batch 4 running: 4,381 records, 3 s
+last        batch 3   1,000 records   500 ms
+phases, ms  1 plan   400 run   30 for_each_batch   2 publish   3 commit
+tasks, ms   55 round 0
+
+dropped                                                                     rows
+products: null-key                                                             2
+operator                                                     rows in    rows out
+products                                                       1,000
+products.join(merchants).fil…r.map_values.to(promotions)                   2,000
+join                                                         matched   unmatched
+join                                                           1,000           1
+store                                                      live rows     on disk
+promotions                                                         5           7
+products.join(merchants).filter.map_values.subscriptions              12,345,678"""
+
+
+def busy() -> Figures:
     figures = Figures(started=100.0)
-    assert "waiting for records" in shown(figures)
-    figures.add(progress(3, 1000, total_dropped={"products: null-key": 2}), 105.0)
-    text = shown(figures)
-    for expected in (
-        "promo  running  0:00:10",
-        "100 a second   1,000 so far   4 waiting",
-        "1,000 rows   500 ms",
-        "1 ms plan   400 ms run   2 ms publish   3 ms commit",
-        "55 ms round 0",
-        "products: null-key",
-        "unmatched",
-    ):
-        assert expected in text
-    assert all(len(line) <= 40 for line in shown(figures, 40).splitlines())
+    phases = {
+        "plan": 1.0,
+        "run": 400.0,
+        "for_each_batch": 30.0,
+        "publish": 2.0,
+        "commit": 3.0,
+        "round 0": 55.0,
+    }
+    one = progress(
+        3,
+        1000,
+        rows_out={f"{LONG}.to(promotions)": 2000},
+        total_dropped={"products: null-key": 2},
+        state_rows={"promotions": 7, f"{LONG}.subscriptions": 12_345_678},
+        phases=phases,
+    )
+    figures.add(one, 105.0)
+    return figures
+
+
+RUNNING = (SimpleNamespace(batch=4, records=4381), 3.2)
+
+
+def test_the_live_view_at_80_by_24():
+    assert shown(busy(), running=RUNNING, live={"promotions": 5}) == GOLDEN
+
+
+def test_the_live_view_before_the_first_batch_is_done():
+    assert "waiting for records" in shown(Figures(started=100.0))
+    text = shown(Figures(started=100.0), running=RUNNING)
+    assert "batch 4 running: 4,381 records, 3 s" in text
+    assert "waiting for records" not in text
+
+
+@pytest.mark.parametrize(
+    "state", ["running", "failed", "stopping after this batch; Ctrl-C again ends at once"]
+)
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (132, 43), (40, 24)])
+def test_the_live_view_fits_and_keeps_its_numbers(width, height, state):
+    figures = busy()
+    for number in range(20):
+        figures.rows_in[f"operator-{number}-with-quite-a-long-name-for-a-terminal"] = 1_234_567
+    lines = shown(figures, width, height, state, running=RUNNING).splitlines()
+    assert len(lines) < height
+    assert max(map(len, lines)) <= width
+    assert height == 20 or any(line.endswith("12,345,678") for line in lines)
+    assert any("1,234,567" in line for line in lines)
+    assert state.split(";")[0][:20] in lines[0]
+
+
+def test_what_has_failed_is_not_called_stopped(capfd):
+    for view in (LinesView(io.StringIO()), LiveView(io.StringIO())):
+        view.starting()
+        view.failed()
+        view.close()
+        view.starting() if isinstance(view, LinesView) else None
+    assert view._state == "failed"
+    assert "stopped" not in capfd.readouterr().err
 
 
 def test_the_live_view_lives():
     out = io.StringIO()
     view = LiveView(out)
     view.starting()
-    view.started("promo\ntopics: t")
+    view.started("promo\ntopics: t", StandIn())
     view.batch(progress())
     view.line("printed by a function")
     view.stopping()
@@ -105,6 +181,28 @@ def test_the_live_view_lives():
     text = out.getvalue()
     assert "printed by a function" in text
     assert "promo  stopped" in text
+
+
+def test_a_batch_is_a_readable_line():
+    out = io.StringIO()
+    view = LinesView(out)
+    view.batch(progress(7, 4381, seconds=3.0412, dropped={"orders: null-key": 2}))
+    assert out.getvalue().endswith(
+        "Z batch 7: 4,381 records in 3.04 s, 4 waiting, dropped 2 (orders: null-key)\n"
+    )
+    assert as_text(progress(1, 1, lag=0), 1e9) == "2001-09-09T01:46:40Z batch 1: 1 record in 0.5 s"
+
+
+@pytest.mark.parametrize(
+    ("options", "form"), [((), "auto"), (("--json",), "json"), (("--format", "lines"), "lines")]
+)
+def test_json_is_asked_for(options, form):
+    assert make_parser().parse_args(["run", "app.py", *options]).format == form
+
+
+def test_elsewhere_than_on_a_terminal_there_are_lines():
+    assert type(make_view("auto", io.StringIO())) is LinesView
+    assert type(make_view("json", io.StringIO())) is JsonView
 
 
 LOG = """WARNING: Using incubator modules: jdk.incubator.vector
@@ -169,7 +267,8 @@ MEANWHILE = """
 import subprocess, sys, time
 from pathlib import Path
 from crossstream.cli.console import say
-from crossstream.cli.console import SparkOutput
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.console import SparkOutput, fitted, middle
 
 shown = []
 
@@ -230,6 +329,12 @@ def test_the_stack_of_a_jvm_that_ends_is_not_shown(tmp_path):
 class StandIn:
     """As much of SparkStreams as `run` uses."""
 
+    running = None
+    spark_ui_address = "http://h:4040"
+    ui_address = None
+    progress = SimpleNamespace(batch=-1, state_rows={})
+    plan = SimpleNamespace(stores={})
+
     def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[str] = []
         self._error = error
@@ -275,11 +380,12 @@ def test_once_ends_by_itself(tmp_path):
     assert app.calls == ["start", "process", "stop"]
 
 
-def test_what_the_application_fails_with_is_raised_after_it_is_stopped(tmp_path):
+def test_what_the_application_fails_with_is_raised_after_it_is_stopped(tmp_path, capfd):
     app = StandIn(cs.ProcessingError("a function raised", code="CS-501"))
     with pytest.raises(cs.ProcessingError):
         run_with(app, tmp_path, once=True)
     assert app.calls == ["start", "stop"]
+    assert capfd.readouterr().err.splitlines()[-1] == "failed"
 
 
 def test_an_interrupt_that_spark_took_is_a_stop_too(tmp_path):
@@ -340,3 +446,49 @@ def test_a_second_signal_ends_at_once():
             assert process.stdout.readline() == f"{said}\n"
             process.send_signal(signal.SIGINT)
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("debug", "expected"),
+    [(False, ["a worker ended"]), (True, ["app: starts", "a worker ended", "app: failed"])],
+)
+def test_the_log_is_shown_unless_the_view_says_the_same(debug, expected):
+    lines: list[str] = []
+    story, other = logging.getLogger("crossstream"), logging.getLogger("crossstream.spark")
+    with without_handlers(), _logged(SimpleNamespace(line=lines.append), debug=debug):
+        story.info("app: starts")
+        other.warning("a worker ended")
+        story.error("app: failed")
+    assert lines == expected
+    assert not story.handlers
+
+
+@contextmanager
+def without_handlers() -> Iterator[None]:
+    """As a process where nobody has configured logging; pytest has."""
+    root = logging.getLogger()
+    before, root.handlers = root.handlers, []
+    try:
+        yield
+    finally:
+        root.handlers = before
+
+
+@pytest.mark.parametrize(
+    ("width", "short"), [(40, "orders.join(customers).filter"), (15, "orders.….filter"), (1, "…"), (2, "o…")]
+)
+def test_a_name_is_shortened_in_the_middle(width, short):
+    assert middle("orders.join(customers).filter", width) == short
+
+
+def test_a_table_is_made_to_fit():
+    head, rows = ["store", "kind", "rows"], [["orders.join(customers).filter", "key-value", "1,234,567"]]
+    right = [False, False, True]
+    assert fitted(head, rows, right, 80, ["kind"]) == (head, rows, right)
+    assert fitted(head, rows, right, 45, ["kind"]) == (
+        ["store", "rows"],
+        [["orders.join(customers).filter", "1,234,567"]],
+        [False, True],
+    )
+    assert fitted(head, rows, right, 30, ["kind"])[1] == [["orders.j….filter", "1,234,567"]]
+    assert fitted(head, rows, right, 5)[1][0][2] == "1,234,567"

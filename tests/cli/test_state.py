@@ -99,18 +99,56 @@ class TestInspect:
         outcome = call(capsys, "state", "inspect", state)
         assert outcome.code == 0
         head, _, *rows = outcome.out.splitlines()
-        assert head.split()[:5] == ["store", "kind", "key", "value", "partitions"]
+        assert head.split() == (
+            [
+                "store",
+                "kind",
+                "key",
+                "value",
+                "partitions",
+                "live",
+                "rows",
+                "on",
+                "disk",
+                "size",
+                "runs",
+                "stream",
+                "time",
+                "batch",
+            ]
+        )
         assert [row.split()[0] for row in rows][2:4] == ["left", "past"]
         assert "1970-01-01T00:00:0" in rows[3]
         assert outcome.err.splitlines()[0].startswith("application application, partitions: 3, batch 5, ")
         assert outcome.err.splitlines()[1] == "kept: batches 1 to 5"
+
+    def test_live_rows_and_entries_on_disk(self, capsys, state):
+        lines = call(capsys, "state", "inspect", state, "--format", "json").lines
+        live = {line["store"]: line["live"] for line in lines}
+        rows = {store: len(found) for store, found in answers(state).items()}
+        assert live == {"join.references": None, "join.subscriptions": None, "right@2": None} | rows
+        assert all(line["live"] is None or line["live"] <= line["rows"] for line in lines)
+
+    @pytest.mark.parametrize("width", [80, 60, 150])
+    def test_on_a_terminal_each_store_is_a_line(self, capsys, state, monkeypatch, width):
+        monkeypatch.setattr("crossstream.cli.console.is_terminal", lambda stream: True)
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("NO_COLOR", "1")
+        lines = [line for line in call(capsys, "state", "inspect", state).out.splitlines() if line.strip()]
+        assert len(lines) == 2 + 6
+        assert max(map(len, lines)) <= width
+        assert "live rows" in lines[0]
+        assert ("stream time" in lines[0]) == (width == 150)
+        sizes = [line["rows"] for line in call(capsys, "state", "inspect", state, "--format", "json").lines]
+        assert all(f" {size:,} " in line for size, line in zip(sizes, lines[2:], strict=True))
 
     def test_before_the_first_batch(self, capsys, tmp_path):
         with closing(Writer(tmp_path, shops(BY_HASH), 2)):
             outcome = call(capsys, "state", "inspect", tmp_path)
         assert outcome.code == 0
         assert "no batch yet" in outcome.err
-        assert outcome.out.splitlines()[-1].split()[-4:] == ["0", "0", "-", "-"]
+        assert outcome.out.splitlines()[-1].split()[-5:] == ["0.0", "kB", "0", "-", "-"]
 
     @pytest.mark.parametrize(
         ("argv", "code"),

@@ -182,11 +182,41 @@ def test_a_folder_has_no_lines(topics):
 def test_reading_from_the_end_some_records_or_one_partition(topics):
     topics("create", "t", "--partitions", "2")
     topics.write("t", *({"key": "k", "value": n, "partition": n % 2} for n in range(10)))
-    assert topics("read", "t", "--from", "end").out == ""
+    nothing = topics("read", "t", "--from", "end")
+    assert (nothing.out, "add --max N" in nothing.err) == ("", True)
     assert [line["value"] for line in topics("read", "t", "--max", "3").lines] == [0, 2, 4]
     assert [line["value"] for line in topics("read", "t", "--max", "7").lines] == [0, 2, 4, 6, 8, 1, 3]
     assert [line["value"] for line in topics("read", "t", "--partition", "1").lines] == [1, 3, 5, 7, 9]
     assert "[CS-281] t has no partition 2" in topics("read", "t", "--partition", "2").err
+
+
+def test_the_last_records_of_a_topic(topics):
+    topics("create", "t", "--partitions", "3")
+    stamps = [50, 10, 40, 20, 30, 60, 5]
+    topics.write(
+        "t",
+        *({"key": "k", "value": n, "partition": n % 2, "timestamp": stamp} for n, stamp in enumerate(stamps)),
+    )
+    last = ("read", "t", "--from", "end", "--max")
+    # partition 0: values 0 2 4 6; partition 1: 1 3 5, each in the order of offsets
+    assert [line["value"] for line in topics(*last, "1").lines] == [5]
+    assert [line["value"] for line in topics(*last, "3").lines] == [1, 3, 5]
+    assert [line["value"] for line in topics(*last, "2", "--partition", "0").lines] == [4, 6]
+    assert sorted(line["value"] for line in topics(*last, "9").lines) == list(range(7))
+    assert topics(*last, "3", "--partition", "2").out == ""
+
+
+def test_deleting(topics):
+    topics("create", "t", "u", "--partitions", "2")
+    topics.write("t", *RECORDS)
+    missing = topics("delete", "u", "x")
+    assert (missing.code, "[CS-602] there is no topic 'x'" in missing.err) == (1, True)
+    assert (topics("delete", "t").code, topics("list", "--format", "json").lines) == (
+        0,
+        [{"topic": "u", "partitions": 2, "offsets": 0}],
+    )
+    assert topics("create", "t").code == 0
+    assert topics("read", "t").out == ""
 
 
 def test_an_undecodable_record_is_named(topics):

@@ -200,3 +200,14 @@ def test_nobody_at_the_servers() -> None:
             ask()
         assert caught.value.code == "CS-604"
     log.close()
+
+
+def test_a_deleted_topic_is_gone_and_can_be_made_again(log: KafkaLog) -> None:
+    topic = new_topic(log, 2)
+    log.delete_topic(topic)
+    assert topic not in log.topics()
+    with pytest.raises(SourceError) as missing:
+        log.delete_topic(topic)
+    assert missing.value.code == "CS-602"
+    log.create_topic(topic, 1)
+    assert log.topics()[topic] == 1

@@ -39,6 +39,12 @@ changes.join(changes, offer, cs.JoinWindows.of("1 s", "1 s"), stream_joined=cs.S
 changes.left_join(shops, offer, cs.Joined()).left_join(shops, lambda left, right: [left, right])
 changes.join(places, offer, key_selector=lambda key, value: key, named=cs.Named("placed"))
 changes.outer_join(changes, offer, cs.JoinWindows.of("1 s"))
+short = builder.table("short", key=int, value=list[str], store="short")
+short.map_values(len, value=int, store="lengths").to("lengths", key=int, value=int)
+products.join(shops, foreign_key="shop", on_merge=cs.prefixed("shop_"), store="named").to("named", value=dict)
+products.join_many({"shop": (shops, "shop")}, store="many").to("many")
+changes.join(changes, within="10 minutes").group_by("shop").windowed_by("1 hour").count(store="hours")
+changes.left_join(changes, offer, before="1 minute", after="2 minutes", grace="1 s").to("pairs", value=dict)
 with cs.TopologyTestDriver(builder.build()) as driver:
     driver.create_input_topic("products", TEXT, JSON).pipe_input("p", {"name": "P"}, timestamp=1)
     records: list[cs.TestRecord] = driver.create_output_topic("offers", TEXT, JSON).read_records()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import json
+import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +26,7 @@ from crossstream.metrics.observation import Observation
 from crossstream.storage.root import root_of
 from crossstream.ui.server import Page
 from crossstream.ui.source import FolderSource, Source
+from tests.cli.cases import ENVIRONMENT
 from tests.faults.one_process import streams
 from tests.metrics.shop import config_of, shop, write
 
@@ -353,3 +357,25 @@ def test_files_of_the_page_have_the_rights_of_the_state(tmp_path: Path) -> None:
         until(lambda: (tmp_path / "state" / "ui" / "history.bin").exists())
     for name in ("last.json", "graph.json", "history.bin"):
         assert (tmp_path / "state" / "ui" / name).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.timeout(60)
+def test_crossstream_ui_serves_a_state_folder_until_ctrl_c(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path)) as app:
+        app.process_available()
+    command = [sys.executable, "-m", "crossstream", "ui", str(tmp_path / "state"), "--port", str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert asked(address, "api/observation")["application"] == "shop"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])

@@ -15,6 +15,7 @@ from crossstream.api.options import Materialized, Named
 from crossstream.api.topology import Topology
 from crossstream.api.types import check_fits
 from crossstream.columns.functions import Function
+from crossstream.config import StreamsConfig
 from crossstream.errors import Location, TopologyError, caller_location, user_location
 from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store, queryable_names
 from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
@@ -29,6 +30,7 @@ class Draft:
     """What a `StreamsBuilder` and its handles share.
 
     ``stores``: store names, and the nodes that keep them. ``open_splits``: the lines of splits that are not finished.
+    ``previews``: by node, how many records were tried last, and the result. ``preview_config``: where the topics are.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -36,6 +38,8 @@ class Draft:
     stores: dict[str, str] = field(default_factory=dict)
     open_splits: dict[object, Location | None] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
+    previews: dict[str, tuple[int, pl.DataFrame]] = field(default_factory=dict)
+    preview_config: StreamsConfig | None = None
 
     def add(self, kind: type[N], path: str, given: str | None, /, **attributes: Any) -> N:
         """Adds a node, named ``given`` or by its path (``path`` under its first parent).

@@ -19,8 +19,9 @@ from crossstream.api.checks import (
     settle_serdes,
     settled,
 )
-from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.draft import child, given_name
 from crossstream.api.options import Named
+from crossstream.api.previews import Previewed
 from crossstream.api.short_forms import SerdeField
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
@@ -113,7 +114,7 @@ class VersionedStore:
 ProcessorStores = Sequence[KeyValueStore | WindowStore | VersionedStore]
 
 
-class Processing(Handle):
+class Processing(Previewed):
     """The methods of a stream that take a processor, and `deduplicate`."""
 
     __slots__ = ()

@@ -18,8 +18,9 @@ from crossstream.serdes import Serde
 
 T = TypeVar("T")
 
-AsSerde: TypeAlias = Serde | type[Any]
-"""A serde; or a type that has one: str, bytes, int, float, bool, UUID, dict, list, or a class with fields."""
+AsSerde: TypeAlias = Serde | type[Any] | Mapping[str, Any]
+"""A serde, a dict of Polars types, or a type that has a serde: str, bytes, int, float, bool, UUID, dict, list, or a
+class with fields."""
 
 SerdeField: TypeAlias = Any
 """The type of a field of an option object: `AsSerde` when it is given, and a serde when it is read."""

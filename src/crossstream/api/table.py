@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
-from crossstream.api.draft import Handle, child, given_name, made_values
+from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import GroupedKTable, group_key, grouped_of
 from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
@@ -24,6 +24,7 @@ from crossstream.api.options import (
     materialized_of,
     produced_of,
 )
+from crossstream.api.previews import Previewed
 from crossstream.api.short_forms import AsSerde
 from crossstream.api.stream import KStream
 from crossstream.api.suppression import Suppressed, suppression
@@ -46,7 +47,7 @@ from crossstream.typing import (
 )
 
 
-class KTable(Handle):
+class KTable(Previewed):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or

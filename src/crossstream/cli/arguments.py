@@ -277,12 +277,14 @@ def _run(commands: Commands) -> None:
         metavar="N",
         help="start again up to N times in a row, after failures that a start can cure (default: %(default)s)",
     )
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--format",
-        choices=("auto", "live", "json"),
+        choices=("auto", "live", "lines", "json"),
         default="auto",
-        help="progress: a live view, or a JSON line for each batch (default: live on a terminal)",
+        help="progress: a live view, a line for each batch, or JSON lines (default: live on a terminal, else lines)",
     )
+    form.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     settings = parser.add_argument_group("settings (see StreamsConfig)")
     add_options(settings.add_mutually_exclusive_group(), *TOPICS)
     on_bad_record = "fail|skip|dead-letter:TOPIC"
@@ -368,18 +370,20 @@ def _plan(commands: Commands) -> None:
 
 
 def _topics(commands: Commands) -> None:
-    help = "write, read, list and create topics"
+    help = "write, read, list, create and delete topics"
     add = _group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.", "topics")
     write = add("write", "append JSON lines to a topic", f"Appends records to a topic. {RECORD}")
     read = add("read", "print a topic as JSON lines", f"Prints the records of a topic. {RECORD}")
     listing = add("list", "list topics, their partitions and how many offsets they hold")
     listing.set_defaults(command="crossstream.cli.topics:list_topics")
     create = add("create", "create topics")
+    delete = add("delete", "delete topics with all their records")
     for parser in (write, read):
         parser.add_argument("topic")
     write.add_argument("file", nargs="?", help="default: standard input")
-    create.add_argument("topic", nargs="+")
-    for parser in (write, read, listing, create):
+    for parser in (create, delete):
+        parser.add_argument("topic", nargs="+")
+    for parser in (write, read, listing, create, delete):
         add_connection(parser)
     for parser in (write, read):
         add_serdes(parser)
@@ -388,7 +392,7 @@ def _topics(commands: Commands) -> None:
         dest="start",
         choices=("beginning", "end"),
         default="beginning",
-        help="where to start (default: %(default)s)",
+        help="where to start (default: %(default)s); end with --max N: the last N records",
     )
     add_options(
         read,
@@ -599,9 +603,10 @@ def _broker(commands: Commands) -> None:
     )
     start = add("start", "start it; returns when it answers")
     stop = add("stop", "stop it, and the registry and Connect beside it; its topics stay")
-    status = add("status", "report whether it runs")
-    for parser in (start, stop, status):
+    status = add("status", "report which ones run")
+    for parser in (start, stop):
         parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
+    status.add_argument("--port", type=port, help="of one broker (default: all that were started here)")
     add_options(start, ("--dir", "DIR", some, "folder of topics and log (default: in the cache, by port)"))
     for name, default, what in (
         ("registry", 8081, "Apicurio Registry, a schema registry with Confluent's interface"),

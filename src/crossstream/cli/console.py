@@ -71,6 +71,54 @@ def show_error(error: CrossStreamError) -> None:
     return None
 
 
+def middle(text: str, width: int) -> str:
+    """The text in at most ``width`` characters: what does not fit is left out of its middle.
+
+    >>> middle("orders.join(customers).filter", 15)
+    'orders.….filter'
+    """
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return text[: width - 1 - end] + "…" + (text[-end:] if end else "")
+
+
+def fitted(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    to_right: Sequence[bool],
+    width: int,
+    spare: Sequence[str] = (),
+) -> tuple[list[str], list[list[str]], list[bool]]:
+    """The table in ``width`` characters: without ``spare`` columns, in their order, until the rest fits.
+
+    If that is not enough, cells of texts are shortened in the middle, the longest first. Numbers keep their width.
+    """
+    columns = [[name, *cells] for name, *cells in zip(head, *rows, strict=True)]
+    right, widths = list(to_right), [max(map(len, column)) for column in columns]
+
+    def needed() -> int:
+        return sum(widths) + GAP * (len(widths) - 1) + 2
+
+    for name in spare:
+        if needed() <= width:
+            break
+        at = [column[0] for column in columns].index(name)
+        del columns[at], right[at], widths[at]
+    texts = [at for at, number in enumerate(right) if not number]
+    while needed() > width and (long := [at for at in texts if widths[at] > SHORTEST]):
+        widths[max(long, key=lambda at: widths[at])] -= 1
+    shown = [[middle(cell, most) for cell in column] for column, most in zip(columns, widths, strict=True)]
+    head, *cells = map(list, zip(*shown, strict=True))
+    return list(head), cells, right
+
+
+GAP = 3
+"""Between two columns of a table on a terminal."""
+SHORTEST = 6
+"""Texts are not shortened below this."""
+
+
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> str:
     """A table as plain text: columns as wide as their widest cell, two blanks between them."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -88,18 +136,26 @@ def show_table(
     rows: Sequence[Sequence[str]],
     to_right: Sequence[bool] = (),
     styles: Mapping[str, str] = _PLAIN,
+    spare: Sequence[str] | None = None,
 ) -> None:
-    """Prints a table on standard output; ``to_right``: which columns are numbers; ``styles``: of certain cells."""
+    """Prints a table on standard output; ``to_right``: which columns are numbers; ``styles``: of certain cells.
+
+    ``spare``: on a terminal each row is one line, and these columns are left out where it is too narrow. Without it
+    long texts are folded.
+    """
     if not is_terminal(sys.stdout):
         print(aligned(head, rows, to_right))
         return
+    if spare is not None:
+        width = make_console(sys.stdout).width
+        head, rows, to_right = fitted(head, rows, to_right or [False] * len(head), width, spare)
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name, number in zip(head, to_right or [False] * len(head), strict=True):
-        table.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     make_console(sys.stdout).print(table, soft_wrap=False)

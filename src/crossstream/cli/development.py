@@ -44,23 +44,43 @@ def stop(arguments: Namespace) -> int:
 
 
 def status(arguments: Namespace) -> int:
-    """Prints what runs at the port; 1 if no broker that was started here does, or one of them does not answer."""
-    info = broker.status(arguments.port)
-    companions = [(server, server.answers) for server in servers.running_companions(arguments.port)]
+    """Prints the brokers that were started here, or the one at a port; 1 if none runs, or one does not answer."""
+    if arguments.port is not None:
+        return 0 if _show_status(arguments.port) else 1
+    found = broker.ports()
+    if not found:
+        other = broker.answers(DEFAULT_PORT)
+        say(f"port {DEFAULT_PORT}: {OTHER}" if other else "no broker that was started here runs")
+        return 1
+    answered = []
+    for number, port in enumerate(found):
+        if number:
+            print()
+        answered.append(_show_status(port))
+    return 0 if all(answered) else 1
+
+
+DEFAULT_PORT = 9092
+OTHER = "a broker answers that was not started here"
+
+
+def _show_status(port: int) -> bool:
+    """Prints what runs at a port; whether a broker that was started here does, and all there answers."""
+    info = broker.status(port)
+    companions = [(server, server.answers) for server in servers.running_companions(port)]
+    answers = False
     if info is None:
-        other = "a broker answers that was not started here"
-        say(f"port {arguments.port}: {other if broker.answers(arguments.port) else 'no broker runs'}")
+        say(f"port {port}: {OTHER if broker.answers(port) else 'no broker runs'}")
     else:
-        answers = broker.answers(arguments.port)
+        answers = broker.answers(port)
         print(f"{info.bootstrap_servers}: {_answers(answers)}")
         print(f"Kafka {info.version}, process {info.pid}")
         print(f"directory {info.directory}")
         print(f"log {info.log_file}")
     for server, answered in companions:
-        print(
-            f"{server.NAME} {server.url}: {_answers(answered)}, process {server.pid}, log {server.log_file}"
-        )
-    return 0 if info is not None and answers and all(answered for _, answered in companions) else 1
+        print(f"{server.NAME} {server.url}: {_answers(answered)}, process {server.pid}")
+        print(f"log {server.log_file}")
+    return answers and all(answered for _, answered in companions)
 
 
 def _answers(answers: bool) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load
-from crossstream.cli.query import state_root, to_json
+from crossstream.cli.query import state_root
 from crossstream.cli.run import settled
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
+from crossstream.query.text import to_json
 from crossstream.spark.claim import check_fit, wanted_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit

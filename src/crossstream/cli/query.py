@@ -110,7 +110,7 @@ def _list(folder: StateRoot, arguments: Namespace) -> int:
         say("no queryable stores: name them with Materialized(store=…)")
         return 0
     rows = [tuple(map(as_text, store.values())) for store in stores]
-    show_table(("store", "kind", "key", "value", "rows"), rows, (False, False, False, False, True))
+    show_table(("store", "kind", "key", "value", "rows"), rows, (False, False, False, False, True), spare=())
     return 0
 
 
@@ -128,7 +128,7 @@ def _described(folder: StateRoot, name: str, readable: Readable) -> dict[str, An
 
 def _count(store: StoreReader) -> int | str:
     most = store.approximate_count()
-    return sum(1 for _ in store.all()) if most <= COUNTED else f"at most {most}"
+    return store.count() if most <= COUNTED else f"at most {most}"
 
 
 def headline(application_id: str, partitions: int, batch: int, time: float) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 from crossstream.cli.arguments import kafka_settings, of_option, refuse_without, wrong_usage
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import Loaded, load
-from crossstream.cli.query import as_text, parse_key, state_root, to_json, to_plain
+from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, StateError
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
+from crossstream.query.text import parse_key, to_json, to_plain
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
 from crossstream.recompute.why import why as find_why

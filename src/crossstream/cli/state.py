@@ -5,33 +5,42 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
+from crossstream import serdes
 from crossstream.cli.console import say, show_table
 from crossstream.cli.query import headline, state_root
 from crossstream.config import StreamsConfig, check_most_partitions
 from crossstream.errors import StateError
-from crossstream.query.files import FolderState, application_of, inspect_state
+from crossstream.query.files import FolderState, application_of, inspect_state, open_store
 from crossstream.query.text import to_json
 from crossstream.query.verification import Problem, Verified, verify_state
 from crossstream.runtime.rescaling import rescale as cut_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.copying import Copied, copy_state
 from crossstream.storage.manifest import Manifest
-from crossstream.storage.root import root_of
+from crossstream.storage.root import StateRoot, root_of
 
-NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
+NUMBERS = {"partition", "partitions", "live rows", "on disk", "size", "runs", "batch"}
+TITLES = {"live": "live rows", "rows": "on disk", "bytes": "size"}
+"""What the table calls the numbers of a store."""
 JSON_ONLY = {"queryable", "placed", "kept"}
+SPARE = ("stream time", "partitions", "runs", "kind", "batch")
+"""Columns that a narrow terminal does not show, in this order."""
+MOST_COUNTED = 1_000_000
+"""The live rows of a store with more entries than that are not counted."""
 SHOWN = 10
 """This many leftover files are named; the others are counted."""
 
 
 def inspect(arguments: Namespace) -> int:
     """Prints the size of each store, or of each state partition of one."""
-    folder = inspect_state(state_root(arguments.state_dir))
+    root = state_root(arguments.state_dir)
+    folder = inspect_state(root)
     if arguments.store is None:
-        lines = [_of_store(store, folder) for store in folder.stores]
+        lines = [_of_store(store, folder, root) for store in folder.stores]
     else:
         partitions = _named(folder, arguments.store)
         lines = [{"partition": partition, **_sizes([one])} for partition, one in partitions.items()]
@@ -43,7 +52,7 @@ def inspect(arguments: Namespace) -> int:
     say(headline(folder.application.application_id, commit.partitions, commit.id, commit.time))
     say(f"kept: {_batches(folder.batches)}")
     lines = [{name: cell for name, cell in line.items() if name not in JSON_ONLY} for line in lines]
-    _show(lines, "no stores" if arguments.store is None else f"no rows in {arguments.store}")
+    _show(lines, "no stores" if arguments.store is None else f"no rows in {arguments.store}", in_lines=True)
     return 0
 
 
@@ -137,8 +146,9 @@ def _named(folder: FolderState, name: str) -> dict[int, Manifest]:
     )
 
 
-def _of_store(name: str, folder: FolderState) -> dict[str, Any]:
+def _of_store(name: str, folder: FolderState, root: StateRoot) -> dict[str, Any]:
     application = folder.application
+    sizes = _sizes(folder.stores[name].values())
     kind, key, *value, _ = application.stores[name].split("/")
     return {
         "store": name,
@@ -146,11 +156,23 @@ def _of_store(name: str, folder: FolderState) -> dict[str, Any]:
         "key": key,
         "value": "/".join(value),
         "partitions": folder.commit.partitions,
-        **_sizes(folder.stores[name].values()),
+        "live": _live_rows(name, folder, root) if sizes["rows"] <= MOST_COUNTED else None,
+        **sizes,
         "queryable": name in application.readers,
         "placed": "by partitioner" if name in application.placed else "by hash",
         "kept": folder.batches,
     }
+
+
+def _live_rows(name: str, folder: FolderState, root: StateRoot) -> int | None:
+    """The rows that a query sees; None of a store that cannot be queried, or of a batch that is gone meanwhile."""
+    public = [one for one, readable in folder.application.readers.items() if readable.store == name]
+    if not public or folder.commit.id < 0:
+        return None
+    raw = {"key": serdes.bytes(), "value": serdes.bytes()}
+    with suppress(StateError):
+        return open_store(root, public[0], folder.commit.id, raw).count()
+    return None
 
 
 def _sizes(manifests: Collection[Manifest]) -> dict[str, Any]:
@@ -174,14 +196,16 @@ def _of_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _show(lines: Sequence[Mapping[str, Any]], otherwise: str) -> None:
-    """Prints lines as a table, or ``otherwise`` if there are none."""
+def _show(lines: Sequence[Mapping[str, Any]], otherwise: str, *, in_lines: bool = False) -> None:
+    """Prints lines as a table, or ``otherwise`` if there are none. ``in_lines``: each row in one line."""
     if not lines:
         say(otherwise)
         return
-    head = list(lines[0])
-    cells = [[_cell(name, line[name]) for name in head] for line in lines]
-    show_table([name.replace("_", " ") for name in head], cells, [name in NUMBERS for name in head])
+    names = list(lines[0])
+    head = [TITLES.get(name, name.replace("_", " ")) for name in names]
+    cells = [[_cell(name, line[name]) for name in names] for line in lines]
+    spare = [name for name in SPARE if name in head] if in_lines else None
+    show_table(head, cells, [name in NUMBERS for name in head], spare=spare)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -189,8 +213,12 @@ def _cell(name: str, value: Any) -> str:
         return _batches(value) if value else "-"
     if value is None:
         return "-"
+    if name == "bytes":
+        return f"{value / 1e3:,.1f} kB" if value < 1e6 else f"{value / 1e6:,.1f} MB"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and name in ("live", "rows"):
+        return f"{value:,}"
     if name == "stream_time":
         return _time_text(value)
     return str(value)

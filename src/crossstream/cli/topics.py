@@ -46,7 +46,7 @@ def write(arguments: Namespace) -> int:
     """Appends JSON lines to a topic, as they come in."""
     connection = _connection_of(arguments)
     log = connection.log()
-    count = _partitions_of(log.topics(), arguments)
+    count = _partitions_of(log.topics(), arguments.topic, arguments)
     writer = connection.writer()
     lines = _json_lines(arguments)
     written = 0
@@ -117,6 +117,21 @@ def create(arguments: Namespace) -> int:
     return 0
 
 
+def delete(arguments: Namespace) -> int:
+    """Deletes topics; one that does not exist is an error, before any is deleted."""
+    log = _connection_of(arguments).log()
+    try:
+        topics = log.topics()
+        for topic in arguments.topic:
+            _partitions_of(topics, topic, arguments)
+        for topic in arguments.topic:
+            log.delete_topic(topic)
+            say(f"{topic} deleted")
+    finally:
+        log.close()
+    return 0
+
+
 def _connection_of(arguments: Namespace) -> TopicConnection:
     """The topics of ``--topics-dir`` or ``--bootstrap-servers``."""
     if arguments.topics_dir is None:
@@ -148,9 +163,8 @@ def _connection_text(arguments: Namespace) -> str:
     return arguments.topics_dir or arguments.bootstrap_servers  # type: ignore[no-any-return]
 
 
-def _partitions_of(topics: Mapping[str, int], arguments: Namespace) -> int:
+def _partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -> int:
     """How many partitions the topic has; `SourceError` CS-602 if it does not exist."""
-    topic = arguments.topic
     if topic in topics:
         return topics[topic]
     listed = [name for name in topics if not is_internal(name)]
@@ -213,11 +227,17 @@ def _records(
     arguments: Namespace, log: TopicLog, reader: RangeReader
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     topic, wanted = arguments.topic, arguments.partition
-    count = _partitions_of(log.topics(), arguments)
+    count = _partitions_of(log.topics(), arguments.topic, arguments)
     if wanted is not None and wanted >= count:
         next = f"choose one of its partitions, 0 to {count - 1}"
         raise wrong_usage(f"{topic} has no partition {wanted}", next)
     partitions = [TopicPartition(topic, p) for p in range(count) if wanted in (None, p)]
+    if arguments.start == "end" and not arguments.follow:
+        if arguments.max is None:
+            say("nothing to print: add --max N for the last N records, or --follow for those that come")
+            return
+        yield from _last(arguments.max, log, reader, partitions)
+        return
     positions = dict((log.end_offsets if arguments.start == "end" else log.begin_offsets)(partitions))
     while True:
         ends = log.end_offsets(partitions)
@@ -231,6 +251,33 @@ def _records(
             return
         sys.stdout.flush()
         time.sleep(PAUSE_SECONDS)
+
+
+def _last(
+    count: int, log: TopicLog, reader: RangeReader, partitions: Sequence[TopicPartition]
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The last records: of each partition in the order of its offsets, of several by their timestamps."""
+    begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
+    left = {one: _last_of(one, begins[one], ends[one], count, reader) for one in partitions}
+    chosen: list[tuple[TopicPartition, pa.RecordBatch]] = []
+    while len(chosen) < count and (waiting := [one for one in partitions if left[one]]):
+        latest = max(waiting, key=lambda one: left[one][-1].column("timestamp")[0].as_py())
+        chosen.append((latest, left[latest].pop()))
+    yield from reversed(chosen)
+
+
+def _last_of(
+    one: TopicPartition, begin: int, end: int, count: int, reader: RangeReader
+) -> list[pa.RecordBatch]:
+    """The last records of a partition, one in each batch; offsets may have gaps."""
+    span = count
+    while True:
+        start = max(begin, end - span)
+        batches = list(reader.read(OffsetRange(one.topic, one.partition, start, end), READ_ROWS))
+        if start == begin or sum(batch.num_rows for batch in batches) >= count:
+            rows = [batch.slice(row, 1) for batch in batches for row in range(batch.num_rows)]
+            return rows[-count:]
+        span *= 4
 
 
 FIELDS = ("key", "value", "timestamp", "partition", "offset", "headers")

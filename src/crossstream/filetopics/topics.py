@@ -80,12 +80,7 @@ class TopicFolders:
         """What is known of a partition; raises `SourceError` if it does not exist."""
         found = self._find(owner.topic)
         if found is None:
-            raise SourceError(
-                "There is no such file topic.",
-                code="CS-602",
-                where={"topic": owner.topic, "folder": str(self.root)},
-                next="Create the topic, or check the topic's name and topics_dir.",
-            )
+            raise missing_topic(owner.topic, self.root)
         if not 0 <= owner.partition < found.description.partitions:
             raise SourceError(
                 f"The file topic has no partition {owner.partition}, only {found.description.partitions}.",
@@ -129,6 +124,27 @@ class TopicFolders:
                 next="Check the free space and the permissions of the folder.",
             ) from error
 
+    def delete(self, topic: str) -> bool:
+        """Deletes the topic in one step; False if there is none of that name."""
+        found = self._find(topic)
+        if found is None:
+            return False
+        trash = self.root / _NEW / f"{found.description.id}-deleted"
+        try:
+            trash.parent.mkdir(exist_ok=True)
+            os.rename(self.root / topic, trash)
+            force(self.root)
+            shutil.rmtree(trash)
+        except OSError as error:
+            raise SinkError(
+                f"The file topic could not be deleted: {error}.",
+                code="CS-656",
+                where={"topic": topic, "folder": str(self.root)},
+                next="Check the permissions of the folder.",
+            ) from error
+        self._topics.pop(topic, None)
+        return True
+
     def _find(self, topic: str) -> _Topic | None:
         path = self.root / topic / _DESCRIPTION
         try:
@@ -146,6 +162,16 @@ class TopicFolders:
                 known = self._topics[topic] = _Topic(description, seen)
             known.description, known.seen = description, seen
         return known
+
+
+def missing_topic(topic: str, root: Path) -> SourceError:
+    """CS-602."""
+    return SourceError(
+        "There is no such file topic.",
+        code="CS-602",
+        where={"topic": topic, "folder": str(root)},
+        next="Create the topic, or check the topic's name and topics_dir.",
+    )
 
 
 def check_name(topic: str) -> None:
@@ -248,6 +274,11 @@ class FileTopicLog:
                 where={"topic": topic, "folder": str(self._root)},
                 next="Choose another name, or write to the existing topic.",
             )
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes the topic with its records."""
+        if not self._folders.delete(topic):
+            raise missing_topic(topic, self._root)
 
     def close(self) -> None:
         """Nothing is held open."""

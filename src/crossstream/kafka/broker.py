@@ -144,6 +144,12 @@ def status(port: int = 9092) -> BrokerInfo | None:
     return known(str(port), BrokerInfo)
 
 
+def ports() -> list[int]:
+    """The ports of the brokers that `start` started and that still run."""
+    noted = [int(path.stem) for path in records_folder().glob("*.json") if path.stem.isdecimal()]
+    return sorted(port for port in noted if status(port) is not None)
+
+
 def answers(port: int = 9092, timeout: float = 1.0) -> bool:
     """Whether a Kafka broker that is ready for clients answers at ``port`` of this machine."""
     request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)  # Metadata, version 1, of no topic

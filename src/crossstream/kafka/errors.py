@@ -219,6 +219,16 @@ def not_created(topic: str, reason: str) -> SinkError:
     )
 
 
+def not_deleted(topic: str, reason: str) -> SinkError:
+    """CS-656."""
+    return SinkError(
+        f"the topic was not deleted: {reason}",
+        code="CS-656",
+        where={"topic": topic},
+        next="check the right (ACL) to delete topics, and the broker's delete.topic.enable",
+    )
+
+
 def not_allowed(reason: str) -> SinkError:
     """CS-653, before any record was tried."""
     return SinkError(f"the Kafka broker refused access: {reason}", code="CS-653", next=DENIED_HINT)

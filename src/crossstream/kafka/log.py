@@ -145,6 +145,23 @@ class KafkaLog:
             raise faults.not_created(topic, error.str()) from failed
         self._await_leaders(topic, partitions)
 
+    def delete_topic(self, topic: str) -> None:
+        """Deletes the topic with its records, and returns when the brokers do not show it any more.
+
+        Raises `SourceError` CS-602: there is none; `SinkError` CS-656: it cannot be deleted.
+        """
+        if topic not in self.topics():
+            raise faults.missing(topic)
+        try:
+            self._patiently(partial(self._delete, topic), CHANGE_SECONDS)
+        except KafkaException as failed:
+            error = failed.args[0]
+            if error.code() not in faults.MISSING:  # a request before this one has deleted it
+                raise faults.not_deleted(topic, error.str()) from failed
+        ends = monotonic() + self._connection.patience_seconds
+        while topic in self.topics() and monotonic() < ends:
+            sleep(PAUSE_SECONDS)
+
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], note: str = "") -> None:
         """Commits ``offsets`` (next offset to read) to the consumer group, where lag tools find them.
 
@@ -246,6 +263,9 @@ class KafkaLog:
 
     def _create(self, topic: NewTopic, timeout: float) -> None:
         self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
+
+    def _delete(self, topic: str, timeout: float) -> None:
+        self._admin().delete_topics([topic], request_timeout=timeout)[topic].result()
 
     def _group(self, name: str) -> Group:
         if self._committing is None or self._committing.name != name:

@@ -52,7 +52,7 @@ class Endpoint:
         with needs("metrics", "metrics_port"):
             from prometheus_client import CollectorRegistry, start_http_server
         registry = CollectorRegistry()
-        registry.register(_Collector(observe))  # type: ignore[arg-type]  # a collector by its methods
+        registry.register(_Collector(observe))
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:

@@ -197,10 +197,15 @@ METRICS: tuple[Metric, ...] = (
         "",
         "number of the last committed batch",
         (),
-        _one(lambda o: o.last and o.last.batch),
+        _one(lambda o: None if o.last is None else o.last.batch),
     ),
     Metric(
-        "last_commit", "gauge", "seconds", "when it was committed", (), _one(lambda o: o.last and o.last.time)
+        "last_commit",
+        "gauge",
+        "seconds",
+        "when it was committed",
+        (),
+        _one(lambda o: None if o.last is None else o.last.time),
     ),
     Metric("status", "gauge", "", "1 for the status that the application has", ("status",), _status),
 )

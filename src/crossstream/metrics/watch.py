@@ -147,7 +147,10 @@ class Watch:
                 recent=tuple(self._recent),
                 warnings=self._warnings,
                 errors=() if live.error is None else (live.error,),
-                **sums,
+                rows_in=sums["rows_in"],
+                rows_out=sums["rows_out"],
+                matched=sums["matched"],
+                unmatched=sums["unmatched"],
             )
 
 

@@ -17,6 +17,7 @@ from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import SerdeError, StateError
+from crossstream.notebook import html_note, html_table, html_title
 from crossstream.operators.table.kernel import latest_versions, lookup, version_at
 from crossstream.query.by_time import ByTime
 from crossstream.serdes import Serde
@@ -26,6 +27,8 @@ from crossstream.serdes.windowed import Windowed
 from crossstream.storage.columns import concat_all, take, take_all
 from crossstream.storage.store import Version
 
+SHOWN = 10
+"""So many rows a notebook shows."""
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -144,6 +147,10 @@ class StoreReader:
         """An upper bound of the number of rows (deleted ones may still be counted)."""
         return sum(version.rows for version in self.versions())
 
+    def count(self) -> int:
+        """The number of rows; reads every key of the store."""
+        return len(self._live()["key"])
+
     def to_arrow(self) -> pa.Table:
         """All rows as a table with the columns key, value and timestamp (ms), of windows also start and end (ms).
 
@@ -171,6 +178,15 @@ class StoreReader:
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame; structured values become dicts."""
         return self.to_arrow().to_pandas()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the first rows."""
+        rows = self._live()
+        count = len(rows["key"])
+        first = {name: take(column, np.arange(min(count, SHOWN))) for name, column in rows.items()}
+        facts = [f"{self.kind} store", f"key: {self.key.name}", f"{count:,} rows"]
+        table = html_table(("key", "value"), self._decoded(first))
+        return html_title(self.name, facts) + table + (html_note("…") if count > SHOWN else "")
 
     # -- inside ----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
+from crossstream.graph.nodes import FrameSink
 from crossstream.lakehouse.tables import Tables
 from crossstream.metrics.observation import Running
 from crossstream.once import BatchMark
@@ -40,6 +41,8 @@ from crossstream.topics import TopicPartition
 T = TypeVar("T")
 
 _logger = logging.getLogger("crossstream.spark")
+_story = logging.getLogger("crossstream")
+"""A line for each start, recovery, batch and stop of an application."""
 
 
 class Halted(Exception):
@@ -102,6 +105,7 @@ class Engine:
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
         self.running: Running | None = None
+        self._delivering = 0.0
         self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
         self._account = Account.of(topology)
 
@@ -149,6 +153,15 @@ class Engine:
         self._publishing.begin(found.application.state_id, commit.id, restarts=restarts)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
+        self._say_recovered(commit)
+
+    def _say_recovered(self, commit: Commit) -> None:
+        """Logs from where the application continues."""
+        name, last = self.config.application_id, commit.id
+        after = "without state" if last < 0 else f"after batch {last}"
+        _story.info("%s: begins %s, state partitions: %d", name, after, self.partitions)
+        if self._repeat is not None:
+            _story.info("%s: batch %d was begun and not committed, and is repeated", name, self._repeat.id)
 
     @property
     def _checkpoint(self) -> Path:
@@ -309,7 +322,8 @@ class Engine:
         self._rescale()
         phases = {
             "plan": planned - started,
-            "run": ran - planned,
+            "run": ran - planned - self._delivering,
+            **({"for_each_batch": self._delivering} if self._delivers else {}),
             "publish": published - ran,
             "commit": committed - published,
             **report.seconds,
@@ -355,11 +369,18 @@ class Engine:
         )
         report, sent = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
         self._sizing.learn(sum(report.seconds.values()))
+        started = time.perf_counter()
         deliver(self.spark, self.topology, sent, self._mark(entry))
+        self._delivering = time.perf_counter() - started
         return report, sent
 
     def _mark(self, entry: BatchEntry) -> BatchMark:
         return BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
+
+    @property
+    def _delivers(self) -> bool:
+        """Whether a function of the user gets each batch as a DataFrame."""
+        return any(isinstance(node, FrameSink) and node.function is not None for node in self.topology)
 
     def _with_other_workers(self, run: Callable[[SparkRounds], T], batch: int) -> T:
         """Runs the rounds of a batch, again if a process that ran them was killed: nothing of it counts yet.
@@ -408,6 +429,14 @@ class Engine:
         self._account.add(report)
         lag = self.sources.lag(ends)
         self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
+        _story.debug(
+            "%s: batch %d committed: %d records in %.3f s, %d waiting",
+            self.config.application_id,
+            entry.id,
+            self.progress.rows,
+            seconds,
+            lag,
+        )
         self._on_progress(self.progress)
 
     def finish(self) -> None:

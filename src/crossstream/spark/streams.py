@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -18,6 +19,7 @@ from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.errors import ConfigError, CrossStreamError, caller_location
+from crossstream.metrics.observation import Running
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
@@ -27,12 +29,15 @@ from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
+from crossstream.spark.notebook import html_of, show_live
 from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.spark.topics import connection_of
 from crossstream.spark.window import Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
+
+logger = logging.getLogger("crossstream")
 
 Status = Literal["created", "running", "paused", "stopping", "stopped", "failed"]
 
@@ -132,6 +137,18 @@ class SparkStreams:
         return self._progress
 
     @property
+    def running(self) -> Running | None:
+        """The batch that runs now: its number, since when, and how many records it takes; None between two."""
+        engine = self._engine
+        return None if engine is None else engine.running
+
+    @property
+    def spark_ui_address(self) -> str | None:
+        """The address of Spark's own pages, where its session has them; None before the start and after the end."""
+        session = None if self._engine is None else getattr(self._engine, "spark", None)
+        return None if session is None else getattr(session.sparkContext, "uiWebUrl", None)
+
+    @property
     def ui_address(self) -> str | None:
         """The address of the page, with its token if it needs one; None without ``ui_port`` or before the start."""
         return self._window.ui_address
@@ -161,6 +178,7 @@ class SparkStreams:
                 self._end_thread()
             self._refuse_failed()
             self._health.open()
+            logger.info("%s: starts", self.config.application_id)
             try:
                 self._health.begin("the start")
                 engine = self._open()
@@ -235,7 +253,7 @@ class SparkStreams:
             self._closes_itself = False
             self._health.close()
             if self._status != "failed":
-                self._status = "stopped"
+                self._note_stopped()
             self._window.close()
             self._raise_error()
 
@@ -255,6 +273,14 @@ class SparkStreams:
         """
         connection = connection_of(self._settled)
         return why(self._state, self.plan, connection, store, key, settings_of(self.config), as_of=as_of)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the status, the last batch, the one that runs, and the stores."""
+        return html_of(self)
+
+    def _ipython_display_(self) -> None:
+        """In a notebook the output follows the application until it ends."""
+        show_live(self)
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -437,6 +463,7 @@ class SparkStreams:
         self._failure = str(self._error)
         self._status = "failed"
         self._health.fail(self._error)
+        logger.error("%s: failed: %s", self.config.application_id, self._error)
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
         """The error; one without any location names the application."""
@@ -469,8 +496,15 @@ class SparkStreams:
             if self._status != "failed":
                 self._fail(error)
         if self._status != "failed":
-            self._status = "stopped"
+            self._note_stopped()
             self._window.close()
+
+    def _note_stopped(self) -> None:
+        if self._status in ("running", "stopping"):
+            last = self._progress.batch
+            done = "no batch" if last < 0 else f"batch {last}"
+            logger.info("%s: stopped after %s", self.config.application_id, done)
+        self._status = "stopped"
 
 
 def _called_inside(what: str) -> ConfigError:

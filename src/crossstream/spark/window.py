@@ -111,8 +111,8 @@ class Window:
     def _reader(self, name: str, as_of: int | None) -> StoreReader:
         """A store, with the serdes of the application itself."""
         own = next((store for store in self._plan.stores.values() if store.public == name), None)
-        serdes = {} if own is None else {"key": own.key, "value": own.value}
-        return open_store(self._state, name, as_of, {part: serde for part, serde in serdes.items() if serde})
+        given = {} if own is None else {"key": own.key, "value": own.value}
+        return open_store(self._state, name, as_of, given)
 
     @property
     def ui_address(self) -> str | None:

@@ -40,7 +40,7 @@ TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "imag
 COOKIE = "crossstream-token"
 
 SECONDS = 1.0
-"""From one observation to the next while somebody looks; else each second one is left out."""
+"""From one observation to the next while a browser listens; else each second one is left out."""
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -136,10 +136,6 @@ class Page:
         host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}/" + ("" if self.token is None else f"?token={self.token}")
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Returns when it has been closed, or after some time."""
-        self._thread.join(seconds)
 
     def close(self) -> None:
         """Stops serving; connections that are open end."""

@@ -60,7 +60,7 @@ def test_wrong_views(builder: Any, shops: Any, cities: Any) -> None:
     refused("CS-104", lambda: shops.join(cities, joiner), "key_selector of join is missing")
     refused("CS-104", lambda: shops.join(cities, 1, key_selector=key_of), "joiner of join is 1")
     refused("CS-104", lambda: shops.join(cities, joiner, key_selector=1), "not a function")
-    refused("CS-136", lambda: shops.join(cities, key_of, joiner), "join(other, joiner, key_selector=…")
+    refused("CS-136", lambda: shops.join(cities, key_of, joiner), "join(other, [joiner], key_selector=…")
     stored = cs.Materialized(store="kept")
     refused("CS-136", lambda: shops.join(cities, joiner, key_selector=key_of, materialized=stored))
     refused("CS-101", lambda: shops.join(cities, joiner, key_selector=key_of, named="x"), "Named")
