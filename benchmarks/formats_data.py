@@ -28,7 +28,7 @@ class Record(NamedTuple):
     timestamp: int
 
 
-SOURCE = {
+SOURCE: dict[str, str | int] = {
     "version": "3.6.1.Final",
     "connector": "postgresql",
     "name": "shop",
@@ -50,7 +50,7 @@ class Format:
     def __init__(self, name: str, topics: Topics, registry: str, partitions: int) -> None:
         self.name, self.registry, self.partitions = name, registry, partitions
         self.kinds = {topics.orders: (Order, OrderRow), topics.customers: (Customer, CustomerRow)}
-        self.lsn = SOURCE["lsn"]
+        self.lsn = 23_456_896
 
     def records(self, topic: str, chunks: Iterable[list[Message]]) -> Iterator[list[Record]]:
         """In the partitions of their texts, whatever the form of a key."""
@@ -84,11 +84,12 @@ class Format:
         events = self._events(names, columns)
         key_rows = names.to_frame().to_struct()
         framed = self._encoded(topic, _KEY, key_rows, is_key=True)
-        return self._encoded(topic, _envelope(row), events), framed  # type: ignore[return-value]
+        return self._encoded(topic, _envelope(row), events), framed
 
     def _encoded(self, topic: str, schema: Any, rows: pl.Series, is_key: bool = False) -> list[Any]:
         serde = serdes.confluent_avro(self.registry, schema).written_to(topic, is_key)  # type: ignore[attr-defined]
-        return encode_series(serde, rows).to_pylist()
+        made: list[Any] = encode_series(serde, rows).to_pylist()
+        return made
 
     def _events(self, keys: pl.Series, rows: pl.Series) -> pl.Series:
         gone = rows.is_null()

@@ -306,8 +306,9 @@ def test_five_tables_are_joined_as_in_sql_whatever_is_killed(parts: Parts, tmp_p
     with ExitStack() as lives:
         process = lives.enter_context(running(parts, "five", tmp_path))
         for victims in VICTIMS:
-            await_batch(process, tmp_path)
+            done = (tmp_path / "batches").stat().st_size
             parts.postgres.execute(shop.script(half), "five")
+            await_batch(process, tmp_path, done)
             for victim in victims.split():
                 if victim == "application":
                     kill(process)
@@ -320,11 +321,10 @@ def test_five_tables_are_joined_as_in_sql_whatever_is_killed(parts: Parts, tmp_p
         await_equal(parts, "five", tmp_path, process, 900)
 
 
-def await_batch(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Returns when the application has processed one batch more."""
-    batches = folder / "batches"
-    before, deadline = batches.stat().st_size, time.monotonic() + 300
-    while batches.stat().st_size == before:
+def await_batch(process: subprocess.Popen[bytes], folder: Path, done: int) -> None:
+    """Returns when the application has processed a batch; ``done``: the size of the file of batches before."""
+    deadline = time.monotonic() + 300
+    while (folder / "batches").stat().st_size == done:
         assert process.poll() is None, (folder / "log").read_text()[-3000:]
         assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
         time.sleep(0.05)

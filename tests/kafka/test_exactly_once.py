@@ -11,6 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.kafka import KafkaConnection, transactions
 from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.client import open_producer
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
@@ -125,6 +127,9 @@ class Unanswering:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
 
+    def __len__(self) -> int:
+        return len(self._producer)
+
     def commit_transaction(self, timeout: float) -> None:
         self._producer.commit_transaction(timeout)
         if self._producer in _doubted:
@@ -134,6 +139,56 @@ class Unanswering:
 
 
 _doubted: list[Producer] = []
+
+
+@pytest.mark.parametrize(
+    "call", ["init_transactions", "flush", "send_offsets_to_transaction", "commit_transaction"]
+)
+def test_another_producer_takes_over_from_one_that_gets_no_answer(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """As Kafka's C client may be left by a broker that was killed and starts again: it never asks again."""
+    world.append("a", "b")
+    world.run()
+    opened: list[Silent] = []
+
+    def opening(*arguments: Any, **settings: Any) -> Any:
+        producer = open_producer(*arguments, **settings)
+        if "transaction" not in settings:
+            return producer
+        opened.append(Silent(producer, call if not opened else ""))
+        return opened[-1]
+
+    monkeypatch.setattr(transactions, "open_producer", opening)
+    world.append("a")
+    world.run()
+    assert len(opened) == 2
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+class Silent:
+    """A producer that gets no answer to one kind of call."""
+
+    def __init__(self, producer: Producer, call: str) -> None:
+        self._producer = producer
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._call:
+            return getattr(self._producer, name)
+
+        def unanswered(*arguments: Any) -> Any:
+            sleep(arguments[-1])
+            if name == "flush":
+                return len(self._producer)
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        return unanswered
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
 
 STEPS: dict[str, Arm] = {
     "while tasks write": before(StagingWriter, "flush"),

@@ -26,7 +26,7 @@ from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.errors import SinkError, StateError
@@ -43,6 +43,8 @@ LONGEST_TRANSACTION_MS = 900_000
 """The longest that brokers allow by default (``transaction.max.timeout.ms``)."""
 SHORTEST_TRANSACTION_MS = 60_000
 RETRY_SECONDS = 0.5
+ANSWER_SECONDS = 5.0
+"""The least time that a producer waits for an answer, before another one takes over."""
 
 PARTITION = "partition"
 """The column of staged records that says where each goes; `BY_KEY` leaves that to the producer."""
@@ -109,7 +111,7 @@ class _Writer(KafkaWriter):
             producer = open_producer(
                 self._connection, self._complaints, self._undelivered, self._sizes, transaction=own
             )
-            producer.init_transactions(self._connection.patience_seconds)
+            producer.init_transactions(answer_seconds(self._connection))
             self._producer = producer
         return self._producer
 
@@ -126,10 +128,25 @@ class _Writer(KafkaWriter):
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         self._pass_on(self.open(), topic, records, partitions)
 
+    def store(self) -> None:
+        """Returns when all records are stored; raises `KafkaException` if for some time none is."""
+        producer = self.open()
+        left = len(producer)
+        while left and (rest := producer.flush(answer_seconds(self._connection))):
+            self._check(producer)
+            if rest >= left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            left = rest
+
     def check(self) -> None:
         """Raises what the producer's threads reported."""
         if self._producer is not None:
             self._check(self._producer)
+
+
+def answer_seconds(connection: KafkaSettings) -> float:
+    """How long a client waits for one answer: if it has lost the cluster, another one finds it (decision 0028)."""
+    return max(ANSWER_SECONDS, connection.patience_seconds / 4)
 
 
 @dataclass(slots=True)
@@ -221,7 +238,7 @@ class TransactionPublisher:
 
     def _read(self) -> Mark | None:
         wanted = [KafkaPartition(self._topic, 0)]
-        [found] = self._committer().committed(wanted, timeout=self.connection.patience_seconds)
+        [found] = self._committer().committed(wanted, timeout=answer_seconds(self.connection))
         if found.error is not None:
             raise KafkaException(found.error)
         if found.offset == OFFSET_INVALID:
@@ -242,7 +259,7 @@ class TransactionPublisher:
     ) -> None:
         assert self._writer is not None
         self._writer.fit({frame[1] for frame in staged})
-        producer, patience = self._writer.open(), self.connection.patience_seconds
+        producer, seconds = self._writer.open(), answer_seconds(self.connection)
         producer.begin_transaction()
         for name, topic, *_ in staged:
             assert read is not None
@@ -252,10 +269,11 @@ class TransactionPublisher:
         note = msgspec.json.encode(mark).decode()
         offsets = [KafkaPartition(self._topic, 0, 0, note)]
         try:
+            self._writer.store()
             producer.send_offsets_to_transaction(
-                offsets, self._committer().consumer_group_metadata(), patience
+                offsets, self._committer().consumer_group_metadata(), seconds
             )
-            producer.commit_transaction(patience)
+            producer.commit_transaction(seconds)
         except KafkaException:
             self._writer.check()  # says which record was refused
             raise
@@ -264,9 +282,11 @@ class TransactionPublisher:
     def _abandon(self) -> None:
         self._known = None
         writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(KafkaException):
-                writer.close()
+        group, self._group = self._group, None
+        for client in (writer, group):
+            if client is not None:
+                with suppress(KafkaException):
+                    client.close()
 
 
 def _lost(application: str, topic: str, batch: int) -> StateError:

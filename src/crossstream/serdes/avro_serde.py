@@ -36,7 +36,7 @@ from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.avro_write import checked, fitted, is_flat, written, written_attributes
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits, reading_of
+from crossstream.serdes.json_typed import TypedJson, has_limits
 from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
@@ -179,7 +179,7 @@ def _attributes(node: Node, of: TypedJson | None, is_narrower: bool) -> tuple[ty
     if of is None or is_narrower or not is_flat(node):
         return None
     info = mi.type_info(of.type)
-    if not isinstance(info, mi.DataclassType | mi.StructType) or reading_of(of.type).lacks_defaults:
+    if not isinstance(info, mi.DataclassType | mi.StructType):
         return None
     names = {one.encode_name: one.name for one in info.fields}
     if names.keys() != {one.name for one in node.fields}:

@@ -454,7 +454,8 @@ def written_attributes(
     try:
         columns = [list(map(attrgetter(name), values)) for name in names]
         for at, column in enumerate(columns):
-            msgspec.convert(column, list[wire.__annotations__[f"f{at}"]], builtin_types=NATIVE)
+            kind: Any = wire.__annotations__[f"f{at}"]
+            msgspec.convert(column, list[kind], builtin_types=NATIVE)
     except (msgspec.MsgspecError, TypeError, ValueError, AttributeError):
         return None
     made = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
 
@@ -40,6 +41,41 @@ def _bill(order: Order, customer: Customer) -> Bill:
 
 
 KEY = Id(7)
+
+
+@dataclass
+class Line:
+    sku: str
+    count: int = 1
+    note: str | None = None
+    seen: datetime | None = None
+
+
+def test_instances_are_written_from_their_attributes() -> None:
+    serde = serdes.avro(Line)
+    assert serde.form.attributes is not None  # type: ignore[attr-defined]
+    rows = [
+        Line(
+            f"é{at}",
+            at,
+            None if at % 3 else "x",
+            None if at % 2 else datetime(2026, 1, 1, tzinfo=timezone.utc),
+        )
+        for at in range(200)
+    ]
+    one_by_one = [serde.serialize(row) for row in rows]
+    assert serde.encode_objects(rows).to_pylist() == one_by_one
+    assert serde.encode_objects([*rows[:100], None, *rows[100:]]).to_pylist()[100:102] == [
+        None,
+        one_by_one[100],
+    ]
+    assert serde.decode_objects(serde.encode_objects(rows)) == rows
+    with pytest.raises(cs.SerdeError, match="CS-401"):
+        serde.encode_objects([*rows, Line("b", "many")])  # type: ignore[arg-type]
+    broken = Line("c")
+    del broken.sku
+    with pytest.raises(cs.SerdeError, match="CS-401"):
+        serde.encode_objects([*rows, broken])
 
 
 @pytest.mark.parametrize("framed", [False, True])
