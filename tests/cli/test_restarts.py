@@ -105,7 +105,15 @@ def test_a_broker_that_is_away_is_75_and_a_wrong_file_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(capsys, "run", tmp_path / "none.py").code == 1
-    options = ["--bootstrap-servers", "localhost:9", "--broker-patience", "200 ms", "--once", "--restarts", "1"]
+    options = [
+        "--bootstrap-servers",
+        "localhost:9",
+        "--broker-patience",
+        "200 ms",
+        "--once",
+        "--restarts",
+        "1",
+    ]
     command = [sys.executable, "-m", "crossstream", "run", str(app_file(tmp_path)), *options]
     done = subprocess.run(command, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=90)
     assert (done.returncode, done.stderr.count("CS-604")) == (TEMPORARY, 2), done.stderr
