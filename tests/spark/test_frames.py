@@ -267,7 +267,7 @@ def test_serdes_that_a_function_of_batches_needs(spark: Any, world: World) -> No
     made = words.map_values(lambda word: {"word": word, "length": len(word)})
     with pytest.raises(cs.TopologyError) as caught:
         made.for_each_batch(lambda records, batch: None)
-    assert caught.value.next == "put repartition(Repartitioned(value=serdes.json())) before it"
+    assert caught.value.next == "put repartition(Repartitioned(value=dict)) before it"
     given: list[Any] = []
     declared = cs.serdes.json({"word": pl.String, "length": pl.Int64})
     moved = made.repartition(cs.Repartitioned(value=declared))
