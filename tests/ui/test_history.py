@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.metrics.observation import Done, Observation
@@ -17,6 +17,7 @@ steps = st.lists(st.floats(2, 400), min_size=1, max_size=60)
 
 
 @given(steps)
+@example([3.0, *[2.0] * 6, 187.0, *[400.0] * 4])  # the newest is in the slot of one that is just young enough
 def test_a_ring_has_the_samples_of_its_time(given: list[float]) -> None:
     """Samples that are at least a slot apart are all there, in order, as long as they are young enough."""
     times, now = [], 1.7e9

@@ -20,8 +20,8 @@ FIELDS = ("time", "lag", "read", "written", "batch", "age")
 batch, seconds since the timestamp of the newest result."""
 
 _SLOT = struct.Struct(f"<{len(FIELDS)}d")
-RINGS = {"minutes": (2, 900), "hours": (60, 1440)}
-"""Seconds of a slot, and slots, of each ring."""
+RINGS = {"minutes": (2, 901), "hours": (60, 1441)}
+"""Seconds of a slot, and slots, of each ring: one more than its time has, which the newest sample may be writing."""
 
 SIZE = sum(slots for _, slots in RINGS.values()) * _SLOT.size
 """Bytes of the file."""
@@ -58,7 +58,9 @@ class History:
         part = content[start : start + slots * _SLOT.size]
         part = part[: len(part) // _SLOT.size * _SLOT.size]
         fresh = sorted(
-            one for one in _SLOT.iter_unpack(part) if max(0.0, now - step * slots) < one[0] <= now + step
+            one
+            for one in _SLOT.iter_unpack(part)
+            if max(0.0, now - step * (slots - 1)) < one[0] <= now + step
         )
         columns = zip(*fresh, strict=True) if fresh else [() for _ in FIELDS]
         return {
