@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -72,7 +73,7 @@ JSON: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Companion(Server):
+class Companion(Server, ABC):
     """A server that belongs to the broker at the port ``broker``."""
 
     broker: int
@@ -87,9 +88,9 @@ class Companion(Server):
         return f"http://{HOST}:{self.port}"
 
     @property
+    @abstractmethod
     def answers(self) -> bool:
         """Whether it is ready for clients."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

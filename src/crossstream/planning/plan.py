@@ -218,7 +218,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything an engine needs to run a topology, round by round. ``sources``: the nodes that round 0 reads."""
+    """Everything an engine needs to run a topology, round by round. ``sources``: the nodes that round 0 reads.
+
+    ``timers``: the stores of timers; the ``clock`` of their versions is the time at which the next one fires.
+    """
 
     topology: Graph
     steps: tuple[Step, ...]
@@ -229,12 +232,15 @@ class Plan:
     views: Mapping[str, ViewDef] = field(default_factory=dict)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
+    timers: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         rounds = 1 + max((step.round for step in self.steps), default=0)
         sources = frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
         object.__setattr__(self, "parts", tuple(map(self._part, range(rounds))))
         object.__setattr__(self, "sources", sources)
+        timers = frozenset(name for part in self.parts for name in part.timers)
+        object.__setattr__(self, "timers", timers)
 
     def _part(self, number: int) -> Round:
         steps = tuple(step for step in self.steps if step.round == number)
@@ -253,11 +259,6 @@ class Plan:
     def rounds(self) -> int:
         """Number of rounds, the reading one included."""
         return len(self.parts)
-
-    @property
-    def timers(self) -> frozenset[str]:
-        """The stores of timers; the ``clock`` of their versions is the time at which the next one fires."""
-        return frozenset(name for part in self.parts for name in part.timers)
 
     @property
     def reacting(self) -> frozenset[str]:

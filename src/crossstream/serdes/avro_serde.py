@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -222,7 +223,7 @@ Group = tuple[Any, pa.LargeBinaryArray, Reader, int]
 """The rows of some payloads, the payloads, their reader, and the bytes in front of each."""
 
 
-class _AvroValues:
+class _AvroValues(ABC):
     """What both serdes have in common: everything but the frame."""
 
     __slots__ = ()
@@ -231,18 +232,20 @@ class _AvroValues:
     varied: ClassVar[bool] = True
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        raise NotImplementedError
+        """As `Serde.name`."""
 
     @property
+    @abstractmethod
     def form(self) -> Form:
-        raise NotImplementedError
+        """How values are read and written."""
 
+    @abstractmethod
     def _groups(
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         """The payloads by their schema, and the reasons of those that have none."""
-        raise NotImplementedError
 
     def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         return payload
@@ -348,8 +351,9 @@ class _AvroValues:
         for row, reason in self._misfits(objects(column, self.form.node)).items():
             raise refusals.unreadable(self.name, values[row], reason)
 
+    @abstractmethod
     def _own_text(self) -> tuple[str, References]:
-        raise NotImplementedError
+        """The declared schema, and what it refers to."""
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         with paused_gc():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from crossstream.serdes.avro_schema import (
 from crossstream.serdes.json_shapes import NoColumn
 
 
-class Reader:
+class Reader(ABC):
     """Reads one value of each payload. ``column``: the Polars type, None for objects; ``keep``: it is wanted at all."""
 
     column: pl.DataType | None = None
@@ -32,8 +33,9 @@ class Reader:
             self.column = None if isinstance(dtype, NoColumn) else dtype
             self.node = node
 
+    @abstractmethod
     def read(self, cursor: Cursor) -> Column:
-        raise NotImplementedError
+        """The value of each payload."""
 
     def empty(self) -> Column:
         if not self.keep:

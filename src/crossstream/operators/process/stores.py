@@ -7,6 +7,7 @@ batch are looked up together, when the first of them is asked for; those of othe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -32,7 +33,7 @@ _PLAIN = (str, int, float, bytes, bool)
 _ALL = 1 << 62
 
 
-class View:
+class View(ABC):
     """What all kinds of stores have. ``now``: the timestamp for what is put without one."""
 
     def __init__(self, store: OpenStore, bits: int, now: Callable[[], int]) -> None:
@@ -86,8 +87,9 @@ class View:
             self._look_up(list(self._asked) if key in self._asked else [key])
         return self._kept[key]
 
+    @abstractmethod
     def _look_up(self, keys: list[bytes]) -> None:
-        raise NotImplementedError
+        """Keeps what the store had under these keys before the batch."""
 
     def _sorted(self, keys: list[bytes]) -> tuple[np.ndarray, pa.Array, np.ndarray]:
         """Hashes in order, the keys in that order, and their places."""
