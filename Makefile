@@ -73,11 +73,12 @@ test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
 
 # SEED=… repeats a run.
 SEED ?= $(shell date +%s)
+LEAKS = -W error::pytest.PytestUnraisableExceptionWarning
 test-nightly: setup ## thousands of other cases of every law and of Kafka's own driver; prints its seed
 	@echo "nightly seed: $(SEED) (make test-nightly SEED=$(SEED) repeats this run)"
-	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest -m nightly -n $(JOBS) $(PYTEST_ARGS)
+	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest -m nightly -n $(JOBS) $(LEAKS) $(PYTEST_ARGS)
 	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest --hypothesis-profile=nightly --hypothesis-seed=$(SEED) --timeout 7200 \
-	    -m "not (nightly or spark or kafka or oracle)" -n $(JOBS) $(PYTEST_ARGS) \
+	    -m "not (nightly or spark or kafka or oracle)" -n $(JOBS) $(LEAKS) $(PYTEST_ARGS) \
 	    $(wildcard tests/operators/*/law) tests/runtime tests/storage tests/serdes tests/columns tests/query tests/reference
 
 # The oldest versions have no wheels for Python 3.13. PYTHON=… chooses the interpreter here too.

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -215,7 +216,7 @@ def _connection(settings: RegistrySettings, process: int) -> Connection:
 
 
 class Connection:
-    """A client, and what it has learned. Threads may share it."""
+    """A client, and what it has learned. Threads may share it. The client that it makes ends with it."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -230,6 +231,7 @@ class Connection:
             raise _unusable(
                 f"the settings of the schema registry cannot be used: {type_and_text(error)}"
             ) from error
+        weakref.finalize(self, client.close)
         self.use(client)
 
     def use(self, client: Any) -> None:

@@ -46,6 +46,18 @@ def test_a_schema_is_asked_for_once(server: Registry) -> None:
     assert server.asked.count("GET /schemas/ids/1") == 1
 
 
+def test_a_connection_that_is_dropped_closes_its_client(server: Registry) -> None:
+    made = module.Connection(of(server))
+    session = made.client._rest_client.session
+    assert not session.is_closed
+    del made
+    assert session.is_closed
+    own = SchemaRegistryClient({"url": server.url})
+    module.Connection(of(server)).use(own)
+    assert not own._rest_client.session.is_closed
+    own.close()
+
+
 def test_an_unknown_id_is_not_asked_for_again_at_once(server: Registry) -> None:
     for _ in range(3):
         with pytest.raises(cs.SerdeError, match="has no schema with id 7") as caught:
