@@ -45,6 +45,8 @@ SPREAD = "-spread"
 """Ends the name of a side of ours that spreads small batches, too, over all tasks."""
 ONCE = "-once"
 """Ends the name of a side that writes its results exactly once."""
+WATCHED = "-watched"
+"""Ends the name of a side whose page is open, and whose numbers are asked for."""
 PARTITIONS = 4
 REST_SECONDS = 1.0
 """Without a result for so long, a side is thought to be done, and the results are looked at."""
@@ -126,9 +128,13 @@ class Bench:
             self.servers,
             prefix,
             topics,
-            functions=name.removeprefix("crossstream-").removesuffix(SPREAD).removesuffix(ONCE),
+            functions=name.removeprefix("crossstream-")
+            .removesuffix(SPREAD)
+            .removesuffix(ONCE)
+            .removesuffix(WATCHED),
             warm_up=warm,
             guarantee="exactly_once" if name.endswith(ONCE) else "at_least_once",
+            watched=name.endswith(WATCHED),
             single_task_rows=0 if name.endswith(SPREAD) else None,
         )
 
