@@ -328,7 +328,7 @@ class Waiting:
             at_rest()
             self.consumer.resume(self.places)
             expected, quiet = ends - seen, 0
-            while expected > 0 and quiet < 5:  # ends of transactions count, and do not come
+            while left and expected > 0 and quiet < 5:  # ends of transactions count, and do not come
                 messages = [m for m in self.consumer.consume(10_000, 0.2) if m.error() is None]
                 quiet = 0 if messages else quiet + 1
                 expected -= len(messages)
@@ -336,7 +336,7 @@ class Waiting:
                     left.discard(message.key())
                 newest = max([newest, *(message.timestamp()[1] for message in messages)])
             self.consumer.pause(self.places)
-            seen = ends if quiet else ends - expected  # what came meanwhile has been read, too
+            seen = ends - expected  # what came meanwhile has been read, too
             if time.monotonic() > stop:
                 raise RuntimeError(f"{len(left)} last results did not come within {patience} s")
         self.consumer.close()
