@@ -192,7 +192,9 @@ def check_signature(
             f"{owner}({setting}={function!r}) is not callable",
             code="CS-104",
             where=caller_location(),
-            next=f"pass a function of ({', '.join(parameters)})",
+            next=f"pass a function of ({', '.join(parameters)})"
+            if parameters
+            else "pass a function without arguments",
         )
     _check_arity(f"{owner}({setting}=…)", function, parameters)
     _check_runs(f"{owner}({setting}=…)", function)
@@ -319,7 +321,7 @@ def _check_arity(
         f"{_called(function)} does not take that",
         code="CS-104",
         where=caller_location(operator),
-        next=f"write it as lambda {wanted}: …{also}",
+        next=f"write it as {f'lambda {wanted}'.rstrip()}: …{also}",
     )
 
 
