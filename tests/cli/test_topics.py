@@ -150,6 +150,14 @@ def test_a_size_that_is_not_a_duration_is_refused(topics):
     assert "[CS-210] size is not a duration: 'bananas'" in outcome.err
 
 
+def test_a_key_that_the_serde_does_not_take_is_refused_with_another_serde(topics):
+    topics("create", "t")
+    outcome = topics.write("t", {"key": {"id": 1}, "value": {}})
+    assert outcome.code == 1
+    assert "serde string takes str, not dict" in outcome.err
+    assert "such as --key-serde json" in outcome.err
+
+
 def test_headers_of_one_name_stay_apart(topics):
     topics("create", "t")
     headers = [["h", "1"], ["h", {"base64": "/w=="}], ["g", None]]

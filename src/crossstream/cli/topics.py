@@ -347,7 +347,9 @@ class JsonLines:
                 f"line {number} is not a record: {getattr(error, 'what', error)}",
                 code="CS-402",
                 where={"line": line.decode(errors="replace")[:200]},
-                next='write {"key": …, "value": …}; see `crossstream topics write --help`',
+                next="write what the serde takes, or choose another one, such as --key-serde json"
+                if isinstance(error, SerdeError)
+                else 'write {"key": …, "value": …}; see `crossstream topics write --help`',
             ) from error
 
     def _decoded(self, serde: Serde, part: str, source: TopicPartition, records: pa.RecordBatch) -> list[Any]:
