@@ -204,3 +204,13 @@ class Named:
 
 def test_a_class_is_a_function_that_makes_its_objects() -> None:
     stream().map_values(Named)
+
+
+def test_advice_for_a_function_without_arguments_reads_well() -> None:
+    grouped = cs.StreamsBuilder().stream("in", key=str, value=str).group_by_key()
+    with pytest.raises(cs.TopologyError) as refused:
+        grouped.aggregate(0, lambda total, value: total)  # type: ignore[arg-type]
+    assert refused.value.next == "pass a function without arguments"
+    with pytest.raises(cs.TopologyError) as refused:
+        grouped.aggregate(lambda key: 0, lambda total, value: total)  # type: ignore[arg-type, misc]
+    assert refused.value.next == "write it as lambda: …"

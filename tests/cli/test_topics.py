@@ -122,6 +122,9 @@ def test_a_record_without_a_timestamp_gets_the_time(topics):
         (("--key-serde", "json", "--value-serde", "boolean"), {"key": {"id": 1}, "value": True}),
         (("--key-serde", "uuid"), {"key": "123e4567-e89b-12d3-a456-426614174000", "value": {}}),
         (("--key-serde", "bytes", "--value-serde", "bytes"), {"key": "text", "value": {"base64": "/w=="}}),
+        (("--key-serde", "windowed[string, 1 minute]"), {"key": ["ada", 60_000, 120_000], "value": {}}),
+        (("--key-serde", "windowed[int32, 10]"), {"key": [7, 60, 70], "value": {}}),
+        (("--key-serde", "session_windowed[string]"), {"key": ["ada", 1, 2], "value": {}}),
     ],
 )
 def test_serdes_can_be_chosen(topics, options, record):
@@ -129,6 +132,30 @@ def test_serdes_can_be_chosen(topics, options, record):
     assert topics.write("t", record, options=options).code == 0
     line = topics("read", "t", *options).lines[0]
     assert {"key": line["key"], "value": line["value"]} == record
+
+
+@pytest.mark.parametrize(
+    "name", ["windowed", "windowed[string]", "session_windowed[x]", "str", "windowed[string, ]"]
+)
+def test_a_serde_that_does_not_exist_is_refused_with_those_that_do(topics, name):
+    outcome = topics("read", "t", "--key-serde", name)
+    assert outcome.code == 2
+    assert "session_windowed[SERDE]" in outcome.err
+
+
+def test_a_size_that_is_not_a_duration_is_refused(topics):
+    topics("create", "t")
+    outcome = topics("read", "t", "--key-serde", "windowed[string, bananas]")
+    assert outcome.code == 1
+    assert "[CS-210] size is not a duration: 'bananas'" in outcome.err
+
+
+def test_a_key_that_the_serde_does_not_take_is_refused_with_another_serde(topics):
+    topics("create", "t")
+    outcome = topics.write("t", {"key": {"id": 1}, "value": {}})
+    assert outcome.code == 1
+    assert "serde string takes str, not dict" in outcome.err
+    assert "such as --key-serde json" in outcome.err
 
 
 def test_headers_of_one_name_stay_apart(topics):

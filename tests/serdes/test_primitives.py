@@ -303,3 +303,15 @@ def test_uuids_are_written_in_lower_case() -> None:
 def test_categories_are_text() -> None:
     series = pl.Series(["a", None, "b"], dtype=pl.Categorical)
     assert serdes.string().encode_series(series).to_pylist() == [b"a", None, b"b"]
+
+
+@pytest.mark.parametrize("inner", [str, 5, None, "string", serdes.string])
+def test_a_serde_of_windows_is_made_of_a_serde(inner: Any) -> None:
+    for make in (
+        lambda: serdes.windowed(inner, "1 minute"),
+        lambda: serdes.session_windowed(inner),
+        lambda: serdes.left_or_right(serdes.string(), inner),
+    ):
+        with pytest.raises(SerdeError, match="takes a serde, not") as refused:
+            make()
+        assert refused.value.code == "CS-404"

@@ -19,8 +19,8 @@ from crossstream.api.short_forms import TYPES, as_serde
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.columns.headers import Headers
-from crossstream.durations import Duration, is_duration, to_milliseconds
-from crossstream.errors import TopologyError, caller_location
+from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
+from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import alike, check_key_serde, names_apart
@@ -65,6 +65,23 @@ def settle_durations(option: object, *settings: str, minimum: int | None = 0) ->
             object.__setattr__(option, setting, settled)
 
 
+def settle_timestamp(option: object, setting: str) -> None:
+    """Replaces a timestamp by its milliseconds. Refuses (CS-110) other values, and times before the epoch."""
+    given = getattr(option, setting)
+    try:
+        settled = to_timestamp(given, setting)
+    except ConfigError:
+        settled = -1
+    if settled < 0:
+        raise TopologyError(
+            f"{setting} is not a timestamp of the epoch or later: {given!r}",
+            code="CS-110",
+            where=caller_location(),
+            next="pass an int of milliseconds since the epoch, or a datetime",
+        )
+    object.__setattr__(option, setting, settled)
+
+
 def settle_offset_reset(consumed: Any) -> None:
     """Replaces where a source begins by a `timedelta` or a `datetime` in UTC, if it is no word.
 
@@ -89,10 +106,10 @@ def settle_offset_reset(consumed: Any) -> None:
     object.__setattr__(consumed, "offset_reset", place)
 
 
-def settled(duration: Duration) -> int:
-    """The milliseconds of a duration after `settle_durations`."""
-    assert isinstance(duration, int)
-    return duration
+def settled(setting: Duration | Timestamp) -> int:
+    """The milliseconds of a setting after `settle_durations` or `settle_timestamp`."""
+    assert isinstance(setting, int)
+    return setting
 
 
 def settle_serdes(option: object, *settings: str, optional: bool = True) -> None:
@@ -175,7 +192,9 @@ def check_signature(
             f"{owner}({setting}={function!r}) is not callable",
             code="CS-104",
             where=caller_location(),
-            next=f"pass a function of ({', '.join(parameters)})",
+            next=f"pass a function of ({', '.join(parameters)})"
+            if parameters
+            else "pass a function without arguments",
         )
     _check_arity(f"{owner}({setting}=…)", function, parameters)
     _check_runs(f"{owner}({setting}=…)", function)
@@ -302,7 +321,7 @@ def _check_arity(
         f"{_called(function)} does not take that",
         code="CS-104",
         where=caller_location(operator),
-        next=f"write it as lambda {wanted}: …{also}",
+        next=f"write it as {f'lambda {wanted}'.rstrip()}: …{also}",
     )
 
 

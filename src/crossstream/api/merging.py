@@ -115,7 +115,8 @@ def _fields(operator: str, node: Node) -> Mapping[str, pl.DataType] | None:
         return {field.name: field.dtype for field in dtype.fields}  # type: ignore[misc]
     if dtype is not None and serde is not None:
         what = f"{operator} without a joiner merges fields, and the values of {node.name} are {serde.name}"
-        raise _refusal(operator, what, "pass a joiner, such as lambda left, right: …")
+        others = "rows" if operator.endswith("_many") else "right"
+        raise _refusal(operator, what, f"pass a joiner, such as lambda left, {others}: …")
     return None
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from crossstream.api.checks import settle_durations, settled
-from crossstream.durations import Duration, is_duration
+from crossstream.api.checks import settle_durations, settle_timestamp, settled
+from crossstream.durations import Duration, Timestamp, is_duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import WindowSpec
 from crossstream.signatures import keyword_settings
@@ -100,16 +100,16 @@ class SessionWindows:
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlimitedWindows:
-    """One window that begins at ``start`` (ms since the epoch) and never ends. Earlier records belong to none.
+    """One window that begins at ``start`` (a timestamp) and never ends. Earlier records belong to none.
 
     >>> UnlimitedWindows().start
     0
     """
 
-    start: int = 0
+    start: Timestamp = 0
 
     def __post_init__(self) -> None:
-        settle_durations(self, "start")
+        settle_timestamp(self, "start")
 
     def spec(self) -> WindowSpec:
         """The windows as the engine takes them, in ms."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,23 @@ from crossstream.errors import ConfigError
 
 SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
 """Serdes that can be named on the command line: those that need no type or schema."""
+WINDOWED = re.compile(
+    r"(?:session_windowed\[(?P<session>\w+)|windowed\[(?P<time>\w+), *(?P<size>[^] ][^]]*))\]"
+)
+"""Serdes of the keys of windowed results: of sessions, and of windows of one size."""
 UI_PORT = 8642
 """The port of the page, where none is given."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
+
+
+def serde(text: str) -> str:
+    """A name of `SERDES`, or one of a windowed key such as ``windowed[string, 1 minute]``."""
+    if text in SERDES or ((made := WINDOWED.fullmatch(text)) and (made["time"] or made["session"]) in SERDES):
+        return text
+    raise ArgumentTypeError(
+        f"{text!r} is not one of: {', '.join(SERDES)}, windowed[SERDE, SIZE], session_windowed[SERDE]"
+    )
 
 
 def assignment(text: str) -> tuple[str, str]:
@@ -99,8 +113,11 @@ def add_connection(parser: ArgumentParser) -> None:
 
 def add_serdes(parser: ArgumentParser) -> None:
     for part, default in (("key", "string"), ("value", "json")):
-        help = f"of the {part}s: {', '.join(SERDES)} (default: %(default)s)"
-        parser.add_argument(f"--{part}-serde", choices=SERDES, default=default, metavar="SERDE", help=help)
+        help = (
+            f"of the {part}s: {', '.join(SERDES)}; of windows 'windowed[string, 1 minute]', of sessions "
+            "'session_windowed[string]' (default: %(default)s)"
+        )
+        parser.add_argument(f"--{part}-serde", type=serde, default=default, metavar="SERDE", help=help)
 
 
 def add_kafka(parser: Any) -> None:

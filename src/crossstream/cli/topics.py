@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.cli.arguments import kafka_settings, of_option, wrong_usage
+from crossstream.cli.arguments import WINDOWED, duration, kafka_settings, of_option, wrong_usage
 from crossstream.cli.console import say, show_table
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
@@ -177,7 +177,18 @@ def _partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) 
 
 
 def _json_lines(arguments: Namespace) -> JsonLines:
-    return JsonLines(getattr(serdes, arguments.key_serde)(), getattr(serdes, arguments.value_serde)())
+    return JsonLines(_serde(arguments.key_serde), _serde(arguments.value_serde))
+
+
+def _serde(name: str) -> Serde:
+    """The serde of a name that the command line has accepted. `ConfigError` CS-210: a size that is not a duration."""
+    made = WINDOWED.fullmatch(name)
+    if made is None:
+        serde: Serde = getattr(serdes, name)()
+        return serde
+    if made["session"]:
+        return serdes.session_windowed(_serde(made["session"]))
+    return serdes.windowed(_serde(made["time"]), duration(made["size"]))
 
 
 def _numbered_lines(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
@@ -336,7 +347,9 @@ class JsonLines:
                 f"line {number} is not a record: {getattr(error, 'what', error)}",
                 code="CS-402",
                 where={"line": line.decode(errors="replace")[:200]},
-                next='write {"key": …, "value": …}; see `crossstream topics write --help`',
+                next="write what the serde takes, or choose another one, such as --key-serde json"
+                if isinstance(error, SerdeError)
+                else 'write {"key": …, "value": …}; see `crossstream topics write --help`',
             ) from error
 
     def _decoded(self, serde: Serde, part: str, source: TopicPartition, records: pa.RecordBatch) -> list[Any]:

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossstream.durations import Duration, to_milliseconds
+from crossstream.serdes import refusals
 from crossstream.serdes.avro_serde import avro, confluent_avro
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
@@ -19,7 +20,7 @@ from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.registry_json import confluent_json
 from crossstream.serdes.registry_protobuf import confluent_protobuf
 from crossstream.serdes.serde import Serde
-from crossstream.serdes.windowed import WindowedSerde
+from crossstream.serdes.windowed import NO_END, WindowedSerde
 
 __all__ = [
     "Serde",
@@ -142,19 +143,21 @@ def left_or_right(left: Serde, right: Serde) -> Serde:
     >>> left_or_right(string(), int16()).deserialize(b"\\x01\\x00\\x07")
     LeftOrRight(left=None, right=7)
     """
+    _check_inner("left_or_right", left, right)
     return LeftOrRightSerde(left, right)
 
 
-def windowed(inner: Serde, size: Duration) -> Serde:
+def windowed(inner: Serde, size: Duration | Literal["unlimited"]) -> Serde:
     """`Windowed` keys of windows of one size: the key, then the start in 8 bytes (Kafka's TimeWindowedSerializer).
 
-    ``size``: a duration; of hopping windows their size, of sliding windows their time difference. Columns: a struct of
-    key, start and end.
+    ``size``: a duration; of hopping windows their size, of sliding windows their time difference; of unlimited windows
+    ``"unlimited"`` or Kafka's Long.MAX_VALUE. Columns: a struct of key, start and end.
 
     >>> windowed(string(), "1 minute").deserialize(b"ada" + (60_000).to_bytes(8, "big"))
     Windowed(key='ada', start=60000, end=120000)
     """
-    return WindowedSerde(inner, to_milliseconds(size, "size", minimum=1))
+    _check_inner("windowed", inner)
+    return WindowedSerde(inner, NO_END if size in ("unlimited", NO_END) else to_milliseconds(size, "size"))
 
 
 def session_windowed(inner: Serde) -> Serde:
@@ -165,4 +168,12 @@ def session_windowed(inner: Serde) -> Serde:
     >>> session_windowed(string()).serialize(("ada", 1, 2)).hex()
     '61646100000000000000020000000000000001'
     """
+    _check_inner("session_windowed", inner)
     return WindowedSerde(inner)
+
+
+def _check_inner(name: str, *inner: object) -> None:
+    """Refuses (CS-404) what is not a serde."""
+    for given in inner:
+        if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
+            raise refusals.no_serde(f"serdes.{name}", given)

@@ -206,6 +206,16 @@ def unusable_type(given: object, reason: str) -> SerdeError:
     )
 
 
+def no_serde(call: str, given: object) -> SerdeError:
+    """For a serde made of another one, which is not a serde."""
+    return SerdeError(
+        f"{call} takes a serde, not {show(given)}",
+        code="CS-404",
+        where={"serde": call},
+        next=f"pass one, such as {call}(serdes.string(), …)",
+    )
+
+
 def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> SerdeError:
     names = ", ".join(sorted(unknown))
     return SerdeError(

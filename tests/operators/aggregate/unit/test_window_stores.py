@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -110,6 +111,36 @@ def test_the_unlimited_window_never_ends() -> None:
         cs.StreamsBuilder().stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key().windowed_by(
             cs.UnlimitedWindows(), emit="close"
         )
+
+
+def test_an_unlimited_window_begins_at_a_datetime_too() -> None:
+    begin = datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)
+    assert cs.UnlimitedWindows(start=begin) == cs.UnlimitedWindows(start=1000)
+    for wrong in (-1, True, None, 1.5):
+        with pytest.raises(TopologyError, match="start") as refused:
+            cs.UnlimitedWindows(start=wrong)  # type: ignore[arg-type]
+        assert refused.value.code == "CS-110"
+
+
+@pytest.mark.parametrize("size", ["unlimited", (1 << 63) - 1])
+def test_the_unlimited_window_goes_to_a_topic_and_comes_back(size: Any) -> None:
+    builder = cs.StreamsBuilder()
+    counts = builder.stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key()
+    counts.windowed_by(cs.UnlimitedWindows(start=5)).count().to("out", key=serdes.windowed(TEXT, size))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", TEXT, NUMBER).pipe_input("a", 1, timestamp=7)
+        result = driver.create_output_topic("out", serdes.windowed(TEXT, size), NUMBER)
+        assert result.read_records() == [cs.TestRecord(cs.Windowed("a", 5, (1 << 63) - 1), 1, 7)]
+
+
+def test_windows_without_a_difference_go_to_a_topic() -> None:
+    builder = cs.StreamsBuilder()
+    counts = builder.stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key()
+    counts.windowed_by(cs.SlidingWindows(difference=0)).count().to("out", key=serdes.windowed(TEXT, 0))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", TEXT, NUMBER).pipe_input("a", 1, timestamp=7)
+        result = driver.create_output_topic("out", serdes.windowed(TEXT, 0), NUMBER)
+        assert result.read_records() == [cs.TestRecord(cs.Windowed("a", 7, 7), 1, 7)]
 
 
 @pytest.mark.parametrize(

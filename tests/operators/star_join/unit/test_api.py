@@ -86,6 +86,15 @@ def test_a_name_that_is_taken_is_refused_with_a_table_too():
     refused("CS-136", lambda: orders.join_many(many, joiner), "62")
 
 
+def test_values_without_fields_need_a_joiner_of_all_rows():
+    builder = cs.StreamsBuilder()
+    orders, customers = builder.table("orders", value=dict), builder.table("customers", value=str)
+    for method in (orders.join_many, orders.left_join_many):
+        with pytest.raises(cs.TopologyError, match="the values of customers are string") as raised:
+            method({"customer": (customers, customer)})
+        assert raised.value.next == "pass a joiner, such as lambda left, rows: …"
+
+
 @pytest.mark.parametrize("expressed", [False, True])
 @pytest.mark.parametrize("name", ["function", "rows", "joiner", "self"])
 def test_any_other_name_gives_results_and_tombstones(name, expressed):
