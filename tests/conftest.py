@@ -31,7 +31,7 @@ __all__ = [
     "writer",
 ]
 
-settings.register_profile("crossstream", deadline=None)
+settings.register_profile("crossstream", deadline=None, max_examples=50)
 settings.register_profile("fast", deadline=None, max_examples=17)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
