@@ -107,6 +107,7 @@ def test_many_subscribers(spark: Any, market: Market, tmp_path: Path, topology: 
             assert written(app.progress, target) == subscribers
     assert len(peaks) > 2, "the workers were not found"
     assert max(peaks.values()) < market.limit, {pid: f"{peak / 2**20:.0f} MiB" for pid, peak in peaks.items()}
+    print(sorted(peaks.values()))
     check_results(world, target, subscribers)
     if target == "further":
         some = [f"p{number}" for number in range(0, subscribers, 1999)]

@@ -67,7 +67,7 @@ class Life:
             began = time.process_time()
             writer.run(given)
             self.seconds.append(time.process_time() - began)
-            sizes = measure(root, writer.versions)
+            sizes, _ = measure(root, writer.versions)
             self.held.append({name.removesuffix("/0"): size for name, size in sizes.items()})
             self._note(given)
         writer.close()
@@ -145,7 +145,7 @@ def test_who_waits_is_held_no_longer_than_outer_sides_may(tmp_path: Path) -> Non
     writer = Writer(tmp_path, topology("left_join", A_DAY_BEFORE), retain=2)
     for second in range(40):
         writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n // 2) for n in range(2000)]})
-    held = measure(tmp_path, writer.versions)
+    held, _ = measure(tmp_path, writer.versions)
     writer.close()
     assert held["seen.waiting/0"][0] <= 3 * 2000
 
@@ -155,7 +155,7 @@ def test_who_has_come_out_leaves_an_outer_join_long_before_the_longer_side_may(t
     writer, held = Writer(tmp_path, topology("outer_join", A_DAY_BEFORE), retain=2), []
     for second in range(160):
         writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n) for n in range(1000)]})
-        held.append(measure(tmp_path, writer.versions))
+        held.append(measure(tmp_path, writer.versions)[0])
     writer.close()
     for store in ("seen.left/0", "seen.waiting/0"):
         assert max(sizes[store][0] for sizes in held[80:]) < 1.3 * max(sizes[store][0] for sizes in held[:80])
