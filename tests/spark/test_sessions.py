@@ -56,7 +56,7 @@ def begin(app: cs.SparkStreams, *, started: bool) -> None:
     app.process_available()
 
 
-@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("started", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_session_lives_until_its_last_application_stops(worlds: list[World], started: bool) -> None:
     first, second, _ = (application(world) for world in worlds)
     begin(first, started=started)
@@ -114,7 +114,7 @@ def test_a_start_that_fails_does_not_hold_the_session(worlds: list[World]) -> No
     assert not has_session()
 
 
-@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("started", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_an_application_that_failed_does_not_hold_the_session(worlds: list[World], started: bool) -> None:
     """Nobody needs to stop it: it does not run again."""
     other = application(worlds[1])
@@ -158,7 +158,7 @@ def theirs() -> SparkSession:
     return session
 
 
-@pytest.mark.parametrize("passed", [False, True])
+@pytest.mark.parametrize("passed", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_session_of_the_users_is_never_stopped(worlds: list[World], passed: bool) -> None:
     session = theirs()
     for world in worlds[:2]:
@@ -172,7 +172,7 @@ TIME_ZONE = "spark.sql.session.timeZone"
 SET = {TIME_ZONE: "Asia/Tokyo", "spark.sql.codegen.wholeStage": "true"}
 
 
-@pytest.mark.parametrize("passed", [False, True])
+@pytest.mark.parametrize("passed", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_session_of_the_users_keeps_its_settings(worlds: list[World], passed: bool) -> None:
     session = theirs()
     for name, value in SET.items():
