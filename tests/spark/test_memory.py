@@ -96,8 +96,8 @@ def further() -> cs.Topology:
 def test_many_subscribers(spark: Any, market: Market, tmp_path: Path, topology: Any) -> None:
     target, world, subscribers = topology.__name__, market.world, market.subscribers
     world.create(**{f"merchants-{target}": 1})
-    batch = subscribers // 8
-    config = world.config(partitions=2, max_records_per_batch=batch, state_dir=tmp_path / "state")
+    most = subscribers // 8
+    config = world.config(partitions=2, max_records_per_batch=most, state_dir=tmp_path / "state")
     with cs.SparkStreams(topology(), config, spark) as app, largest() as peaks:
         app.process_available()
         for shop in SHOPS:
@@ -107,7 +107,6 @@ def test_many_subscribers(spark: Any, market: Market, tmp_path: Path, topology: 
             assert written(app.progress, target) == subscribers
     assert len(peaks) > 2, "the workers were not found"
     assert max(peaks.values()) < market.limit, {pid: f"{peak / 2**20:.0f} MiB" for pid, peak in peaks.items()}
-    print(sorted(peaks.values()))
     check_results(world, target, subscribers)
     if target == "further":
         some = [f"p{number}" for number in range(0, subscribers, 1999)]
