@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from typing import Any
 
 from benchmarks.aggregate_app import ADVANCE_MS, SIZE_MS, OursAggregated
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, customer_messages, updates_of
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, machine
+from benchmarks.fk import PARTITIONS, PEER_SETTINGS
 from benchmarks.generate import Sending, Sent, Topics, create
-from benchmarks.joins import LATER, JoinBench, Workload
+from benchmarks.joins import LATER, JoinBench, Workload, run
 from benchmarks.keyed_data import keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
@@ -103,11 +102,7 @@ class AggregateBench(JoinBench):
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv, "aggregate", __doc__, "workloads", tuple(WORKLOADS), SIDES, 19692)
-    print(json.dumps(machine()), flush=True)
-    with closing(AggregateBench(arguments.scale, arguments.port, arguments.rounds, arguments.sides)) as bench:
-        for name in arguments.workloads:
-            bench.measure(name)
-    return 0
+    return run(AggregateBench, arguments, arguments.workloads)
 
 
 if __name__ == "__main__":

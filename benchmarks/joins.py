@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
@@ -158,13 +159,18 @@ class JoinBench(Bench):
         return Sent(sending.topics, 0, 0, frozenset(ends), seconds, sending.visible)
 
 
+def run(bench: type[JoinBench], arguments: Namespace, names: Sequence[str]) -> int:
+    """Measures the workloads that are named."""
+    print(json.dumps(machine()), flush=True)
+    with closing(bench(arguments.scale, arguments.port, arguments.rounds, arguments.sides)) as running:
+        for name in names:
+            running.measure(name)
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv, "joins", __doc__, "joins", tuple(WORKLOADS), SIDES, 19592)
-    print(json.dumps(machine()), flush=True)
-    with closing(JoinBench(arguments.scale, arguments.port, arguments.rounds, arguments.sides)) as bench:
-        for name in arguments.joins:
-            bench.measure(name)
-    return 0
+    return run(JoinBench, arguments, arguments.joins)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ __all__ = [
     "writer",
 ]
 
-settings.register_profile("crossstream", deadline=None)
+settings.register_profile("crossstream", deadline=None, max_examples=50)
 settings.register_profile("fast", deadline=None, max_examples=17)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
@@ -51,8 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", known)
 
 
-WAITING = ("end_to_end", "kafka", "spark", "faults", "benchmarks", "docs", "cli")
-"""Folders whose tests wait for other processes. They come first, so that no process of a run is left with one alone."""
+WAITING = ("docs", "end_to_end", "faults", "spark", "kafka", "benchmarks", "cli")
+"""Folders whose tests wait for other processes. They come first, so that no process of a run is left with one alone.
+
+Those with the longest files come before the others: ``docs`` runs all pages in one.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

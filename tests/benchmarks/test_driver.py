@@ -20,9 +20,14 @@ def test_rounds_are_piped_and_their_results_counted(join: str, style: str) -> No
         assert driver.through_ours(join, style, rounds, 7)[1] == one_by_one
 
 
+QUICK = ("fk", "stream-stream")
+
+
 @pytest.mark.slow
 @pytest.mark.oracle
-@pytest.mark.parametrize("join", driver.JOINS)
+@pytest.mark.parametrize(
+    "join", [*QUICK, *(pytest.param(j, marks=pytest.mark.nightly) for j in driver.JOINS if j not in QUICK)]
+)
 def test_the_sides_agree(join: str) -> None:
     if (reason := available()) is not None:
         pytest.skip(reason)

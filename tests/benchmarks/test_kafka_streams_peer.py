@@ -49,7 +49,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     broker.stop(info.port)
 
 
-@pytest.mark.parametrize("type_", ["inner", "left"])
+@pytest.mark.parametrize("type_", [pytest.param("inner", marks=pytest.mark.nightly), "left"])
 def test_foreign_key_join(bootstrap: str, type_: str) -> None:
     """Customers 80 to 99 are unknown: their orders come out only in the left join."""
     prefix, warm = f"fk-{type_}", f"fk-{type_}-warm"
@@ -81,11 +81,11 @@ def test_foreign_key_join(bootstrap: str, type_: str) -> None:
     [
         ("table-table", "inner"),
         ("table-table", "outer"),
-        ("stream-stream", "inner"),
+        pytest.param("stream-stream", "inner", marks=pytest.mark.nightly),
         ("stream-stream", "left"),
-        ("stream-table", "inner"),
+        pytest.param("stream-table", "inner", marks=pytest.mark.nightly),
         ("stream-table", "left"),
-        ("stream-global", "inner"),
+        pytest.param("stream-global", "inner", marks=pytest.mark.nightly),
         ("stream-global", "left"),
     ],
 )

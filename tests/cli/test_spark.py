@@ -79,7 +79,7 @@ def test_python_runs_the_nine_lines_of_the_readme(shop):
     assert [(line["key"], line["value"]) for line in read.lines] == [("cup", offer)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number):
     with shop.run() as process:
         assert process.stdout is not None
@@ -120,7 +120,7 @@ def test_the_whole_group_gets_ctrl_c_on_a_terminal(shop):
     assert err.splitlines()[-1] == "stopped"
 
 
-@pytest.mark.parametrize("once", [["--once"], []])
+@pytest.mark.parametrize("once", [[], pytest.param(["--once"], marks=pytest.mark.nightly)])
 def test_an_error_is_code_what_where_and_next(shop, once):
     with shop.run(*once, app=FAILING) as process:
         out, err = process.communicate(timeout=300)

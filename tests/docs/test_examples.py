@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.docs.conftest import SPARK_PAGES, Readers
 from tests.docs.pages import PAGES, Block, blocks, name_of
 from tests.docs.run_page import run_python
+from tests.docs.state_reader import StateFolder
 
 KNOWN = {
     ("python",),
@@ -55,3 +57,16 @@ def test_blocks_run(found: list[Block], tmp_path: Path, monkeypatch: pytest.Monk
 def test_pages_run_on_spark(name: str, on_spark: Readers) -> None:
     error = on_spark.errors[name]
     assert error is None, error
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_state_format_suffices_for_what_a_page_left(on_spark: Readers) -> None:
+    """`test_state_format` reads what tests write; this is the state that Spark wrote for docs/queries.md."""
+    folder = StateFolder(on_spark.folder_of("docs/queries.md") / "crossstream-state" / "shop")
+    offers = folder.table("offers", folder.batches()[-1])
+    assert {key.decode(): json.loads(value) for key, value in offers.items()} == {
+        "scarf": {"name": "Scarf", "shop": "Best Knits"},
+        "socks": {"name": "Socks", "shop": "Best Knits"},
+    }

@@ -14,7 +14,6 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.storage import store as state_store
-from tests.docs.conftest import Readers
 from tests.docs.pages import ROOT
 from tests.docs.state_folder import Record, Writer
 from tests.docs.state_reader import COLUMNS, IDENTITY, Damaged, StateFolder, hash_of, read_sealed
@@ -352,15 +351,3 @@ def test_damage_of_the_batch_log_is_seen(name: str, tmp_path: Path) -> None:
     with pytest.raises(cs.StateError) as caught:
         cs.open_store(tmp_path, "result")
     assert caught.value.code == "CS-701"
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_state_of_an_application_on_spark(on_spark: Readers) -> None:
-    """The state that docs/queries.md leaves behind."""
-    folder = StateFolder(on_spark.folder_of("docs/queries.md") / "crossstream-state" / "shop")
-    assert decoded(folder.table("offers", folder.batches()[-1])) == {
-        "scarf": {"name": "Scarf", "shop": "Best Knits"},
-        "socks": {"name": "Socks", "shop": "Best Knits"},
-    }

@@ -89,34 +89,37 @@ def key_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: row[0])
 
 
-def test_two_hundred_thousand_orders(spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path):
+@pytest.mark.parametrize("count", [50_000, pytest.param(200_000, marks=pytest.mark.nightly)])
+def test_many_orders(spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path, count: int):
     rng = random.Random(7)
     servers = broker_info.bootstrap_servers
-    for topic, partitions in (("e2e-orders", 4), ("e2e-customers", 3), ("e2e-inner", 2), ("e2e-left", 5)):
+    topics = [f"e2e-{count}-{name}" for name in ("orders", "customers", "inner", "left")]
+    for topic, partitions in zip(topics, (4, 3, 2, 5), strict=True):
         log.create_topic(topic, partitions)
-    orders, customers = order_changes(rng, 200_000, 40_000), customer_changes(rng, 4_000)
+    order_topic, customer_topic, inner, left = topics
+    orders, customers = order_changes(rng, count, count // 5), customer_changes(rng, 4_000)
     config = cs.StreamsConfig(
-        application_id="e2e",
+        application_id=f"e2e-{count}",
         bootstrap_servers=servers,
         state_dir=tmp_path / "state",
-        max_records_per_batch=100_000,
+        max_records_per_batch=count // 2,
     )
-    graph = topology("e2e-orders", "e2e-customers", "e2e-inner", "e2e-left")
+    graph = topology(*topics)
     # Part of the records before the first start, part while it runs, part while it is down.
     first, second = len(orders) // 2, len(orders) * 3 // 4
-    produce(servers, "e2e-customers", customers[:15_000])
-    produce(servers, "e2e-orders", orders[:first])
+    produce(servers, customer_topic, customers[:15_000])
+    produce(servers, order_topic, orders[:first])
     with cs.SparkStreams(graph, config, spark) as app:
         app.start()
-        produce(servers, "e2e-customers", customers[15_000:22_000])
-        produce(servers, "e2e-orders", orders[first:second])
+        produce(servers, customer_topic, customers[15_000:22_000])
+        produce(servers, order_topic, orders[first:second])
         app.process_available()
-    produce(servers, "e2e-orders", orders[second:])
-    produce(servers, "e2e-customers", customers[22_000:])
+    produce(servers, order_topic, orders[second:])
+    produce(servers, customer_topic, customers[22_000:])
     with cs.SparkStreams(graph, config, spark) as app:
         app.process_available()
         assert app.progress.lag == 0
-    check(broker_info, "e2e-inner", "e2e-left", orders, customers)
+    check(broker_info, inner, left, orders, customers)
 
 
 def test_aborted_transactions_and_compacted_gaps(

@@ -25,8 +25,6 @@ from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-KILLS = 10
-
 
 @pytest.fixture
 def market(tmp_path: Path) -> World:
@@ -34,22 +32,24 @@ def market(tmp_path: Path) -> World:
     return make_market(World(tmp_path / "killed"))
 
 
-def test_killed_ten_times(spark: Any, market: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.nightly)])
+def test_killed_again_and_again(spark: Any, market: World, tmp_path: Path, kills: int) -> None:
     rng = Random(2024)
     with records_keep_coming(market, Random(7)) as given:
-        for number in range(KILLS):
+        for number in range(kills):
             with started(market, tmp_path / "stderr") as process:
                 wait_for_a_moment(process, rng)
-                if number == KILLS // 2:  # only the driver: the JVM and the workers have to notice
+                if number == kills // 2:  # only the driver: the JVM and the workers have to notice
                     process.kill()
                     process.wait()
-    assert len(BatchLog(market.state_dir).commits()) > KILLS, "the application got nowhere"
+    assert len(BatchLog(market.state_dir).commits()) > kills, "the application got nowhere"
     with cs.SparkStreams(marketplace(), market.config(retain_batches=100_000), spark) as app:
         app.process_available()
     check_remains(spark, market, given, World(tmp_path / "undisturbed"))
 
 
-def test_a_join_of_streams_killed(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives", [2, pytest.param(4, marks=pytest.mark.nightly)])
+def test_a_join_of_streams_killed(spark: Any, tmp_path: Path, lives: int) -> None:
     """Every pair and every row alone is there once, whatever was repeated: as if one batch had taken all."""
     importable_in_workers()
     world, rng = World(tmp_path / "visits"), Random(11)
@@ -66,7 +66,7 @@ def test_a_join_of_streams_killed(spark: Any, tmp_path: Path) -> None:
     ]
     for topic in ("views", "clicks"):
         world.append(topic, [(key, value, ts) for where, key, value, ts in given if where == topic])
-    for rows in (SPREAD, ALONE, SPREAD, ALONE):
+    for rows in (SPREAD, ALONE, SPREAD, ALONE)[:lives]:
         with started(world, tmp_path / "stderr", records=150, topology="visits", rows=rows) as process:
             wait_for_a_moment(process, rng)
     assert 0 < len(BatchLog(world.state_dir).commits()) < len(given) / 150

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError, SourceError
@@ -16,6 +16,7 @@ from crossstream.filetopics import writer as chunking
 from crossstream.filetopics.segments import HEADER, encode
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.filetopics.topics import batch, numbered, read, segments, write
+from tests.laws.effort import law
 
 OWNER = TopicPartition("t", 0)
 
@@ -46,7 +47,7 @@ def end(topics: FileTopics) -> int:
     return topics.log().end_offsets([OWNER])[OWNER]
 
 
-@settings(max_examples=60)
+@law
 @given(written=st.integers(1, len(frame_bytes()) - 1))
 def test_a_torn_tail_is_ignored_and_then_cut_off(
     tmp_path_factory: pytest.TempPathFactory, written: int

@@ -32,33 +32,26 @@ def test_a_running_broker_is_kept(broker_info: BrokerInfo, tmp_path: Path) -> No
 
 @pytest.mark.kafka
 def test_topics_outlive_the_broker(broker_info: BrokerInfo, tmp_path: Path) -> None:
-    port = broker.free_port()
-    for start in range(2):
+    """One that was killed, too; its process is there for a moment, and is not taken for the one that is started."""
+    port, killed = broker.free_port(), None
+    for start in range(3):
         with quick_java():
             info = broker.start(port, tmp_path)
+        assert info.pid != killed
         log = KafkaConnection(info.bootstrap_servers).log()
         if start == 0:
             log.create_topic("kept", 2)
         assert log.topics() == {"kept": 2}
         log.close()
+        if start == 0:
+            killed = info.pid
+            os.kill(killed, signal.SIGKILL)
+            continue
         assert broker.stop(port)
         assert not broker.answers(port)
         assert broker.status(port) is None
         assert not info.alive
     assert not broker.stop(port)
-
-
-@pytest.mark.kafka
-def test_one_that_ends_while_it_is_started(broker_info: BrokerInfo, tmp_path: Path) -> None:
-    """A process that was killed is there for a moment."""
-    port = broker.free_port()
-    with quick_java():
-        killed = broker.start(port, tmp_path)
-        os.kill(killed.pid, signal.SIGKILL)
-        info = broker.start(port, tmp_path)
-    assert info.pid != killed.pid
-    assert broker.answers(port)
-    assert broker.stop(port)
 
 
 def test_a_process_that_becomes_another_program_is_alive(

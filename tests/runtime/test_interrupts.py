@@ -73,12 +73,13 @@ def copied() -> cs.Topology:
 
 
 @pytest.mark.slow
-def test_every_line_of_a_batch() -> None:
-    """Rows come before the interrupt and after it, for the same keys and others."""
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_every_line_of_a_batch(step: int) -> None:
+    """Rows come before the interrupt and after it, for the same keys and others; ``step``: from line to line."""
     last, over = 0, False
     with TemporaryDirectory() as folder:
         while not over:
-            last += 1
+            last += step
             world = World(Path(folder) / str(last))
             world.create(rows=1, results=1)
             with streams(copied(), world.config(partitions=1)) as app:

@@ -52,8 +52,8 @@ def drawn(seed: int, count: int) -> list[Case]:
 VOYAGES: dict[str, Any] = {
     "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions", SPREAD),
     "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables", ALONE),
-    "random cases in four batches on three partitions": (drawn(11, 60), 3, 4, "callables", SPREAD),
-    "random cases in four batches of one task each": (drawn(21, 60), 3, 4, "callables", ALONE),
+    "random cases in four batches on three partitions": (drawn(11, 30), 3, 4, "callables", SPREAD),
+    "random cases in four batches of one task each": (drawn(21, 30), 3, 4, "callables", ALONE),
     "with global tables in three batches on three partitions": (GLOBAL, 3, 3, "expressions", ALONE),
 }
 

@@ -215,8 +215,17 @@ def by_shop(kind: str, made: str) -> cs.Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("made", ["plain", "versioned", "placed by a partitioner"])
-@pytest.mark.parametrize("kind", ["inner", "left"])
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("inner", "plain"),
+        ("left", "versioned"),
+        ("left", "placed by a partitioner"),
+        pytest.param("left", "plain", marks=pytest.mark.nightly),
+        pytest.param("inner", "versioned", marks=pytest.mark.nightly),
+        pytest.param("inner", "placed by a partitioner", marks=pytest.mark.nightly),
+    ],
+)
 def test_tables_joined_with_a_global_table(spark: Any, world: World, kind: str, made: str) -> None:
     """Left rows answer to changes of either table where they are now, and only there; the command moves them, too."""
     topology = by_shop(kind, made)

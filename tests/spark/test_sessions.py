@@ -56,7 +56,7 @@ def begin(app: cs.SparkStreams, *, started: bool) -> None:
     app.process_available()
 
 
-@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("started", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_session_lives_until_its_last_application_stops(worlds: list[World], started: bool) -> None:
     first, second, _ = (application(world) for world in worlds)
     begin(first, started=started)
@@ -114,7 +114,7 @@ def test_a_start_that_fails_does_not_hold_the_session(worlds: list[World]) -> No
     assert not has_session()
 
 
-@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("started", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_an_application_that_failed_does_not_hold_the_session(worlds: list[World], started: bool) -> None:
     """Nobody needs to stop it: it does not run again."""
     other = application(worlds[1])
@@ -158,7 +158,7 @@ def theirs() -> SparkSession:
     return session
 
 
-@pytest.mark.parametrize("passed", [False, True])
+@pytest.mark.parametrize("passed", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_session_of_the_users_is_never_stopped(worlds: list[World], passed: bool) -> None:
     session = theirs()
     for world in worlds[:2]:
@@ -172,7 +172,7 @@ TIME_ZONE = "spark.sql.session.timeZone"
 SET = {TIME_ZONE: "Asia/Tokyo", "spark.sql.codegen.wholeStage": "true"}
 
 
-@pytest.mark.parametrize("passed", [False, True])
+@pytest.mark.parametrize("passed", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_session_of_the_users_keeps_its_settings(worlds: list[World], passed: bool) -> None:
     session = theirs()
     for name, value in SET.items():
@@ -379,27 +379,28 @@ def unlucky(value):
 builder = cs.StreamsBuilder()
 words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
 words.map_values(unlucky).to("loud", cs.Produced(key=TEXT, value=TEXT))
-more = dict(setting.split("=") for setting in sys.argv[2:])
-config = cs.StreamsConfig(
-    application_id="A",
-    topics_dir=sys.argv[1] + "/topics",
-    state_dir=sys.argv[1] + "/state",
-    spark={"spark.master": "local[1]", "spark.ui.enabled": "false", **more},
-)
-with cs.SparkStreams(builder.build(), config) as app:
-    try:
-        app.process_available()
-    except cs.ProcessingError as error:
-        print(error.code, "in unlucky" in str(error.__cause__))
+for more in ({"spark.log.level": "ERROR"}, {}):
+    config = cs.StreamsConfig(
+        application_id="A",
+        topics_dir=sys.argv[1] + "/topics",
+        state_dir=sys.argv[1] + "/state",
+        spark={"spark.master": "local[1]", "spark.ui.enabled": "false", **more},
+    )
+    with cs.SparkStreams(builder.build(), config) as app:
+        try:
+            app.process_available()
+        except cs.ProcessingError as error:
+            print(error.code, "in unlucky" in str(error.__cause__))
+    print("the next session", file=sys.stderr, flush=True)
 """
 
 
-@pytest.mark.parametrize("settings", [[], ["spark.log.level=ERROR"]])
-def test_what_the_error_tells_spark_does_not_log_too(worlds: list[World], settings: list[str]) -> None:
+def test_what_the_error_tells_spark_does_not_log_too(worlds: list[World]) -> None:
     """In a session of crossstream's own, unless it was told how much is to be logged."""
-    command = [sys.executable, "-c", FAILING, str(worlds[0].root), *settings]
+    command = [sys.executable, "-c", FAILING, str(worlds[0].root)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
-    assert done.stdout.strip() == "CS-501 True"
-    assert ("ERROR Executor" in done.stderr) == bool(settings)
-    assert ("ERROR TaskSetManager" in done.stderr) == bool(settings)
-    assert ("Traceback" in done.stderr) == bool(settings)
+    assert done.stdout.splitlines() == ["CS-501 True"] * 2
+    loud, _, quiet = done.stderr.partition("the next session")
+    for logged in ("ERROR Executor", "ERROR TaskSetManager", "Traceback"):
+        assert logged in loud
+        assert logged not in quiet

@@ -40,8 +40,8 @@ def drawn(seed: int, count: int) -> list[Case]:
 VOYAGES: dict[str, Any] = {
     "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions", SPREAD),
     "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables", ALONE),
-    "random cases in four batches on three partitions": (drawn(12, 60), 3, 4, "callables", SPREAD),
-    "random cases in four batches of one task each": (drawn(22, 60), 3, 4, "callables", ALONE),
+    "random cases in four batches on three partitions": (drawn(12, 30), 3, 4, "callables", SPREAD),
+    "random cases in four batches of one task each": (drawn(22, 30), 3, 4, "callables", ALONE),
 }
 
 

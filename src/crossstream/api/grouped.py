@@ -198,6 +198,14 @@ class _Counting(_Grouping[T]):
         value = (asked.value if asked is not None else None) or made
         return self._table("agg", named, materialized, columns=found, value=value, value_type=made)
 
+    def _reduce(
+        self, named: Any, materialized: Any, store: str | None, value: AsSerde | None, **functions: Any
+    ) -> T:
+        asked = materialized_of("reduce", materialized, store, value)
+        kept = (asked or Materialized()).value or self._values[0] or self._node.value
+        value_type = None if kept is not None else self._node.value_type
+        return self._table("reduce", named, asked, value=kept, value_type=value_type, **functions)
+
 
 class _AggregatedStream(_Counting[T]):
     """One grouped stream."""
@@ -224,11 +232,7 @@ class _AggregatedStream(_Counting[T]):
         """
         function = self._function("reduce", "reducer", reducer, ("aggregate", "value"))
         merger = function if self._windows is not None and self._windows.kind == "session" else None
-        materialized = materialized_of("reduce", materialized, store, value)
-        asked = materialized or Materialized()
-        kept = asked.value or self._values[0] or self._node.value
-        made = {"value": kept, "value_type": None if kept is not None else self._node.value_type}
-        return self._table("reduce", named, materialized, adders=(function,), merger=merger, **made)
+        return self._reduce(named, materialized, store, value, adders=(function,), merger=merger)
 
     def aggregate(
         self,
@@ -412,11 +416,7 @@ class GroupedKTable(_Counting[T]):
         <KTable stock.group_by.reduce>
         """
         functions = self._adder_and_subtractor("reduce", adder, subtractor)
-        materialized = materialized_of("reduce", materialized, store, value)
-        asked = materialized or Materialized()
-        kept = asked.value or self._values[0] or self._node.value
-        made = {"value": kept, "value_type": None if kept is not None else self._node.value_type}
-        return self._table("reduce", named, materialized, **functions, **made)
+        return self._reduce(named, materialized, store, value, **functions)
 
     def aggregate(
         self,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -73,8 +72,11 @@ JSON: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Companion(Server, ABC):
+class Companion(Server):
     """A server that belongs to the broker at the port ``broker``."""
+
+    READY: ClassVar[str]
+    """A path that it answers when it is ready for clients."""
 
     broker: int
 
@@ -88,9 +90,9 @@ class Companion(Server, ABC):
         return f"http://{HOST}:{self.port}"
 
     @property
-    @abstractmethod
     def answers(self) -> bool:
         """Whether it is ready for clients."""
+        return _answers(self.port, self.READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +101,11 @@ class RegistryInfo(Companion):
 
     NAME: ClassVar[str] = "registry"
     TITLE: ClassVar[str] = "the registry"
+    READY: ClassVar[str] = "/apis/ccompat/v7/subjects"
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}/apis/ccompat/v7"
-
-    @property
-    def answers(self) -> bool:
-        return _answers(self.port, "/apis/ccompat/v7/subjects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +114,7 @@ class ConnectInfo(Companion):
 
     NAME: ClassVar[str] = "connect"
     TITLE: ClassVar[str] = "Kafka Connect"
-
-    @property
-    def answers(self) -> bool:
-        return _answers(self.port, "/health")
+    READY: ClassVar[str] = "/health"
 
 
 C = TypeVar("C", bound=Companion)

@@ -26,35 +26,30 @@ from crossstream.serdes.serde import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.compaction import NO_HORIZON, Segment
 from crossstream.storage.files import Storage, partition_folder
-from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run, write_run
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Version, advance, load_version, saver, store_version
 
 
-def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
-    """(rows, bytes) of each store partition, by ``store/partition``; ``versions``: names of their manifests."""
-    found = _manifests(root, versions)
-    return {partition: (manifest.rows, manifest.size) for partition, manifest in found}
+def measure(
+    root: Place, versions: Mapping[str, Mapping[int, str]], timers: Collection[str] = ()
+) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+    """(rows, bytes) of each store partition, and when the next timer of ``timers`` fires (ms; 0: there is none).
 
-
-def due_timers(
-    root: Place, versions: Mapping[str, Mapping[int, str]], timers: Collection[str]
-) -> dict[str, int]:
-    """When the next timer on the clock fires (ms; 0: there is none), by ``store/partition``."""
-    found = _manifests(root, {store: names for store, names in versions.items() if store in timers})
-    return {partition: manifest.clock for partition, manifest in found}
-
-
-def _manifests(root: Place, versions: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[str, Manifest]]:
+    Both by ``store/partition``; ``versions``: names of their manifests.
+    """
     state = root_of(root)
+    sizes: dict[str, tuple[int, int]] = {}
+    due: dict[str, int] = {}
     for store, names in versions.items():
         for partition, name in names.items():
-            yield (
-                f"{store}/{partition}",
-                read_manifest(state.storage(partition_folder(store, partition)), name),
-            )
+            manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
+            sizes[f"{store}/{partition}"] = manifest.rows, manifest.size
+            if store in timers:
+                due[f"{store}/{partition}"] = manifest.clock
+    return sizes, due
 
 
 def grow(

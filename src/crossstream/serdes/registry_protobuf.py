@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -98,8 +98,8 @@ class ConfluentProtobuf:
     varied: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = (self.registry, self.subject, self.strategy, self.auto_register, self.target)
-        return _from_pickle, (shipped(self.message), *settings)
+        settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "message"}
+        return _from_pickle, (shipped(self.message), settings)
 
     @property
     def name(self) -> str:
@@ -473,19 +473,5 @@ def received(message: Shipped) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 
 
-def _from_pickle(
-    message: Shipped,
-    registry: RegistrySettings,
-    subject: str | None,
-    strategy: Strategy,
-    auto_register: bool,
-    target: str | None,
-) -> ConfluentProtobuf:
-    return ConfluentProtobuf(
-        message=received(message),
-        registry=registry,
-        subject=subject,
-        strategy=strategy,
-        auto_register=auto_register,
-        target=target,
-    )
+def _from_pickle(message: Shipped, settings: Mapping[str, Any]) -> ConfluentProtobuf:
+    return ConfluentProtobuf(message=received(message), **settings)

@@ -23,7 +23,7 @@ from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
 from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
-from crossstream.runtime.stores import due_timers, measure
+from crossstream.runtime.stores import measure
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
@@ -184,8 +184,7 @@ class Engine:
 
     def _measure(self) -> None:
         """Reads what the state holds."""
-        self._account.state = measure(self.state, self._versions)
-        self._account.due = due_timers(self.state, self._versions, self.plan.timers)
+        self._account.state, self._account.due = measure(self.state, self._versions, self.plan.timers)
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""

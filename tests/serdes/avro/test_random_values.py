@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
@@ -16,6 +16,7 @@ from crossstream.serdes.avro_read import decoded
 from crossstream.serdes.avro_schema import parse, schema_text
 from crossstream.serdes.avro_serde import reader_of
 from crossstream.serdes.serde import find_invalid
+from tests.laws.effort import law
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
 
 
@@ -23,7 +24,7 @@ def _rows(rows: list[bytes | None]) -> pa.LargeBinaryArray:
     return pa.array(rows, pa.large_binary())
 
 
-@settings(max_examples=60)
+@law
 @given(st.data())
 def test_objects_are_those_of_fastavro(data: Any) -> None:
     made = data.draw(typed() | records())
@@ -37,7 +38,7 @@ def test_objects_are_those_of_fastavro(data: Any) -> None:
     assert comparable(serde.decode_objects(wire)) == comparable(values)
 
 
-@settings(max_examples=60)
+@law
 @given(st.data())
 def test_single_rows_are_those_of_columns(data: Any) -> None:
     made = data.draw(records(unions=False))
@@ -54,7 +55,7 @@ def test_single_rows_are_those_of_columns(data: Any) -> None:
         assert comparable(serde.deserialize(row)) == comparable(serde.decode_objects(rows)[0])
 
 
-@settings(max_examples=60)
+@law
 @given(st.data())
 def test_columns_hold_the_same(data: Any) -> None:
     made = data.draw(records(unions=False))
@@ -72,7 +73,7 @@ def test_columns_hold_the_same(data: Any) -> None:
             assert part.struct.field(name).equals(column.struct.field(name), null_equal=True)
 
 
-@settings(max_examples=60)
+@law
 @given(st.data())
 def test_damaged_payloads_are_right_or_refused_and_take_no_neighbour(data: Any) -> None:
     made = data.draw(typed() | records())
@@ -120,7 +121,7 @@ PROMOTIONS = {"int": ["int", "long", "double"], "long": ["long", "double"], "flo
 """Without those to float, in which fastavro does not round."""
 
 
-@settings(max_examples=60)
+@law
 @given(st.data())
 def test_a_reader_with_another_schema(data: Any) -> None:
     made = data.draw(records(unions=False))

@@ -132,11 +132,9 @@ class SuppressRunner(Runner):
     def _may_be_full(self, node: graph.Suppress, held: Held, rows: Changes) -> bool:
         if node.max_records is not None and rows.rows > node.max_records:
             return True
-        return (
-            node.max_bytes is not None and int(held.size.sum() + 2 * self._most(rows, held)) > node.max_bytes
-        )
+        return node.max_bytes is not None and int(held.size.sum() + 2 * self._most(rows)) > node.max_bytes
 
-    def _most(self, rows: Changes, held: Held) -> int:
+    def _most(self, rows: Changes) -> int:
         """More bytes than the changes of a batch take."""
         old = 0 if rows.old is None else 2 * rows.old.wire().nbytes
         names = 64 * rows.rows + sum(len(span.topic) for span in self.task.batch.ranges) * rows.rows
