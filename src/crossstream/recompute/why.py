@@ -25,6 +25,7 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches
+from crossstream.recompute.left_out import group_of
 from crossstream.recompute.pool import OLDER, Pool, Wanted
 from crossstream.recompute.replay import Replay, no_store, reader_of, store_named
 from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
@@ -162,15 +163,15 @@ class _Search:
         state, tracer = self._state(), self.tracer
         target, value = _row(state, self.key)
         inner = self.key.key if isinstance(self.key, Windowed) and state.by_time is not None else self.key
-        wire = calls.serialize(state.key, inner)
-        tracer.follow(node.name, frozenset({wire or b""}), state.key)
+        wire = calls.serialize(state.key, inner) or b""
+        tracer.follow(node.name, frozenset({wire}), state.key)
         notes = [str(one) for one in self.found.deleted if one.node in tracer.wanted]
         pool = tracer.pool()
         if tracer.stopped:
             return self._stopped(node, pool, value, notes)
         if target is None:
             return self._missing(node, pool, notes)
-        return self._made(node, pool, target, value, notes)
+        return self._made(node, pool, wire, target, value, notes)
 
     def _state(self) -> StoreReader:
         store = store_named(self.plan, self.store)
@@ -185,7 +186,9 @@ class _Search:
 
     # -- a row that is there ---------------------------------------------------------------------------------
 
-    def _made(self, node: Node, pool: Pool, target: Any, value: Any, notes: list[str]) -> Why:
+    def _made(
+        self, node: Node, pool: Pool, wire: bytes, target: Any, value: Any, notes: list[str]
+    ) -> Why:
         plan = plan_topology(part_of(self.plan.topology, node.name))
 
         def gives(chosen: np.ndarray) -> bool:
@@ -200,7 +203,12 @@ class _Search:
             if not gives(rows):
                 notes.append(_UNLIKE)
                 return self._explained(node, pool, rows[:0], value, notes, exact=False)
-        chosen, exact = minimised(rows, gives)
+        settings = self.tracer.settings
+        group = group_of(self.plan.topology, node, pool, settings, self.key, wire, (target, value))
+        if group is not None:
+            fewer = group.records()
+            rows, group = (fewer, group) if gives(fewer) else (rows, None)
+        chosen, exact = minimised(rows, gives, None if group is None else group.changed)
         if not exact:
             notes.append(
                 "there are many records; not each of them was left out to see whether the row changes"
@@ -306,10 +314,15 @@ def _row(store: StoreReader, key: Any) -> tuple[Any, Any]:
     return (None if value is None else calls.serialize(store.value, value)), value
 
 
-def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np.ndarray, bool]:
+def minimised(
+    rows: np.ndarray,
+    gives: Callable[[np.ndarray], bool],
+    changed: Callable[[np.ndarray, float], np.ndarray | None] | None = None,
+) -> tuple[np.ndarray, bool]:
     """The fewest rows that still give the same, found by leaving out half of them, then quarters, down to single ones.
 
-    The oldest are left out first. And whether each of those that are left is needed.
+    The oldest are left out first. And whether each of those that are left is needed. ``changed``: says for each row
+    whether it is needed beside all others, or None after the deadline, where that can be computed at once.
 
     >>> minimised(np.arange(9), lambda rows: {3, 7} <= set(rows.tolist()))
     (array([3, 7]), True)
@@ -317,20 +330,31 @@ def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np
     deadline, runs, vain = time.monotonic() + SECONDS, 0, 0
     size = max(1, len(rows) // 2)
     while True:
-        start, left_out = 0, False
-        while start < len(rows):
+        chunks = np.array_split(rows, range(size, len(rows), size))
+        if size == 1 and changed is not None:
+            needed = changed(rows, deadline)
+            if needed is None:
+                return rows, False
+            chunks = [rows[at : at + 1] for at in np.flatnonzero(~needed)]
+            if len(chunks) > 1:
+                chunks.insert(0, np.concatenate(chunks))
+        left_out = False
+        for chunk in chunks:
             if runs >= RUNS or time.monotonic() > deadline:
                 return rows, False
-            fewer = np.delete(rows, slice(start, start + size))
+            fewer = rows[~np.isin(rows, chunk)]
+            if len(fewer) == len(rows):
+                continue  # they are left out already
             runs += 1
             if gives(fewer):
                 rows, left_out = fewer, True
-            else:
-                start += size
         if size == 1 and not left_out:
             return rows, True
         vain = 0 if left_out else vain + 1
-        size = max(1, size // (2 if vain < 2 else 32))  # all of many records may be needed, as for a count
+        if vain < 2:
+            size = max(1, size // 2)
+        else:  # all of many records may be needed, as for a count
+            size = 1 if changed is not None else max(1, size // 32)
 
 
 # -- the tree --------------------------------------------------------------------------------------------------

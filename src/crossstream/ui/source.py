@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ LIVE_ROWS, FOLDER_ROWS = 200_000, 5_000_000
 """The largest store that is searched for a range or prefix: in the driver, and in a process for the page alone."""
 
 
-class Source:
+class Source(ABC):
     """What the server asks. ``rows``: the largest store that may be searched."""
 
     rows = FOLDER_ROWS
@@ -39,17 +40,17 @@ class Source:
         self.log = BatchLog(state)
         self.history = History(state.here / HISTORY)
 
+    @abstractmethod
     def observe(self) -> Observation:
         """The application now, or as it was seen last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def graph(self) -> bytes:
         """The drawing as JSON; ``null`` if it is not known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, name: str, as_of: int | None) -> StoreReader:
         """A queryable store."""
-        raise NotImplementedError
 
     def stores(self) -> dict[str, Any]:
         """The queryable stores, and the batches that they can be read as of."""
