@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph import nodes as graph
@@ -35,7 +36,7 @@ from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.root import Place, root_of
-from crossstream.topics import TopicConnection
+from crossstream.topics import OffsetRange, RangeReader, TopicConnection
 
 SECONDS, RUNS = 10.0, 4_000
 """How long, and how often, records are left out to see whether the row changes."""
@@ -122,11 +123,13 @@ def why(
     settings: Settings | None = None,
     *,
     as_of: int | None = None,
+    seconds: float | None = None,
 ) -> Why:
     """The input records that made a row of a store, as of a batch.
 
-    ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all of them. Raises `StateError`:
-    CS-710 if there is no such store, CS-713 if there is no such batch; and what reading topics raises.
+    ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all of them. ``seconds``: how long
+    the topics may be read. Raises `StateError`: CS-710 if there is no such store, CS-713 if there is no such batch;
+    `ConfigError` CS-281 if that time is over; and what reading topics raises.
     """
     if connection is None:
         raise ConfigError(
@@ -135,16 +138,40 @@ def why(
             next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
         )
     log, reader = connection.log(), connection.reader()
+    bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
     try:
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
         entries = kept_batches(state_dir, found.commit.id)
         tracer = Tracer(
-            plan.topology, found.spans, entries, reader, found.commit.partitions, settings or Settings()
+            plan.topology, found.spans, entries, bounded, found.commit.partitions, settings or Settings()
         )
         return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
     finally:
         reader.close()
         log.close()
+
+
+@dataclass(slots=True)
+class _Bounded:
+    """Reads topics until a deadline."""
+
+    reader: RangeReader
+    seconds: float
+    deadline: float
+
+    def read(self, offsets: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        for records in self.reader.read(offsets, max_rows):
+            if time.monotonic() > self.deadline:
+                raise ConfigError(
+                    f"the topics of this row could not be read within {self.seconds:g} s",
+                    code="CS-281",
+                    where={"topic": offsets.topic},
+                    next="run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs",
+                )
+            yield records
+
+    def close(self) -> None:
+        self.reader.close()
 
 
 @dataclass(slots=True)
