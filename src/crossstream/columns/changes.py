@@ -162,7 +162,7 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Asked:
-    """Counts of rows that looked for a partner; a kernel adds to them. ``most``: the partners of one row, the largest."""
+    """Counts of rows that looked for a partner, which a kernel adds to. ``most``: the partners that one row found."""
 
     matched: int = 0
     unmatched: int = 0

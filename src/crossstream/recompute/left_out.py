@@ -149,7 +149,9 @@ def _is_plain(node: Node, is_table: bool) -> bool:
     is_read = not isinstance(node, graph.Source) or (node.unwrap is None and node.timestamp_extractor is None)
     if is_table:
         return (
-            isinstance(node, graph.Source | graph.RowWise | graph.GroupTable) and node.shape == "table" and is_read
+            isinstance(node, graph.Source | graph.RowWise | graph.GroupTable)
+            and node.shape == "table"
+            and is_read
         )
     return isinstance(node, ROW_WISE) and node.shape == "stream" and is_read
 
@@ -175,7 +177,13 @@ def _alone(node: graph.Aggregate, value: Any, key: Any) -> Plan:
         return replace(function, call=_with_key(call, key))
 
     source = graph.Source(
-        name=GROUPED, parents=(), shape="stream", key=wire, value=value, topics=(GROUPED,), location=node.location
+        name=GROUPED,
+        parents=(),
+        shape="stream",
+        key=wire,
+        value=value,
+        topics=(GROUPED,),
+        location=node.location,
     )
     aggregate = replace(
         node,

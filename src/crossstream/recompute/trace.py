@@ -279,7 +279,9 @@ def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.R
     renamed = {span[0]: TAP + span[0] if TAP + span[0] in topology.nodes else span[0] for span in pool.spans}
     replay = Replay(plan_topology(topology), 1, settings, Written(wanted=frozenset({"found"})))
     spans = [(renamed[span[0]], *span[1:3], 0, 1 << 62) for span in pool.spans]
-    records = {(span[1], span[2]): part for span, part in zip(pool.spans, parts, strict=True) if part.num_rows}
+    records = {
+        (span[1], span[2]): part for span, part in zip(pool.spans, parts, strict=True) if part.num_rows
+    }
     replay.run([span for span in spans if span[1:3] in records], FromMemory(records))
     return replay.output.topics.get("found", [])
 

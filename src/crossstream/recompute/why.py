@@ -213,9 +213,7 @@ class _Search:
 
     # -- a row that is there ---------------------------------------------------------------------------------
 
-    def _made(
-        self, node: Node, pool: Pool, wire: bytes, target: Any, value: Any, notes: list[str]
-    ) -> Why:
+    def _made(self, node: Node, pool: Pool, wire: bytes, target: Any, value: Any, notes: list[str]) -> Why:
         plan = plan_topology(part_of(self.plan.topology, node.name))
 
         def gives(chosen: np.ndarray) -> bool:

@@ -269,9 +269,7 @@ class SparkStreams:
 
         connection = connection_of(self._settled)
         settings = settings_of(self.config)
-        return why(
-            self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS
-        )
+        return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
 
     def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
         """The input records that made a row of a queryable store, step by step; where a missing row has ended.

@@ -62,7 +62,7 @@ class Source(ABC):
         """The records that made a row. Raises `ConfigError` CS-281 where the application's functions are missing."""
         if self._explain is None:
             raise ConfigError(
-                "the records that made a row are found with the functions of the application, which are not in its state",
+                "the functions of the application, which say what made a row, are not in its state",
                 code="CS-281",
                 next=f"start the page with `crossstream ui {self.state} --app app.py`, or run "
                 f"`crossstream why app.py {self.state} {name} KEY`",
@@ -85,6 +85,7 @@ class Source(ABC):
 
     def keep(self, seen: Observation, *, last: bool = False) -> None:
         """Takes in what was observed; ``last``: nothing follows."""
+        return
 
     def close(self) -> None:
         """Closes files."""
