@@ -123,15 +123,15 @@ def group_of(
     if value is None or not all(_is_plain(one, is_table) for one in above):
         return None
     try:
-        made = with_places(
+        found = with_places(
             row_wise(topology, parent, above, frozenset({wire}), node.group_key, value), pool, settings
         )
         plan = _alone(node, value, calls.deserialize(node.group_key, wire))
     except CrossStreamError:
         return None  # the search finds out what it is
-    table = pa.Table.from_batches(made) if made else None
-    if table is None:
+    if not found:
         return None
+    table = pa.Table.from_batches(found)
     places = np.asarray(table["timestamp"])
     order = np.argsort(places, kind="stable")
     if is_table:
@@ -140,9 +140,13 @@ def group_of(
     parts = [np.asarray(part.column("timestamp")) for part in pool.parts]
     times = np.array([parts[pool.part[at]][pool.row[at]] for at in record.tolist()], np.int64)
     values = table["value"].combine_chunks().take(pa.array(order))
+    if isinstance(key, Windowed) and node.windows is not None:
+        within = np.flatnonzero((times >= key.start) & (times < key.end))
+        record, times, values = record[within], times[within], values.take(pa.array(within))
     counted = row[1] if node.operator == "count" and isinstance(row[1], int) else None
-    made = Group(plan, settings, key, row[0], counted, record, values, times)
-    return None if counted is None and made.changed(np.array([-1]), math.inf)[0] else made
+    group = Group(plan, settings, key, row[0], counted, record, values, times)
+    differs = group.changed(np.array([-1]), math.inf)
+    return None if differs is None or differs[0] else group
 
 
 def _is_plain(node: Node, is_table: bool) -> bool:
