@@ -72,7 +72,7 @@ def test_the_page_under_load(tmp_path: Path) -> None:
             for _ in range(3):
                 browser.open(address)
                 paint = "performance.getEntriesByName('first-contentful-paint')[0]"
-                browser.until(paint)
+                browser.until(f"{paint} !== undefined")
                 paints.append(browser.ask(f"{paint}.startTime"))
             browser.until("document.querySelectorAll('#graph .box').length > 50")
             seen, spent = asked(address, "api/observation"), used()

@@ -439,7 +439,7 @@ def test_crossstream_ui_serves_a_state_folder_until_ctrl_c(tmp_path: Path) -> No
             process.kill()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 def test_crossstream_ui_with_the_file_of_the_application(tmp_path: Path) -> None:
     fill(tmp_path)
     with streams(shop(), config_of(tmp_path)) as app:
