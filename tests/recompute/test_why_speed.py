@@ -11,7 +11,7 @@ from tests.faults.one_process import streams
 
 ROWS = 1_000_000
 CORE_SECONDS = {"offers": 2.0, "counts": 2.0, "sums": 5.0}
-"""An answer takes one core, and the clock means nothing beside other tests. Sums call Python for each pair of records."""
+"""An answer takes one core; beside other tests the clock means nothing. Sums call Python for each pair of records."""
 
 
 @pytest.mark.nightly

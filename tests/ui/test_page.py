@@ -106,6 +106,21 @@ def tuple_of(row: list[Any]) -> tuple[Any, Any]:
     return row[0], row[1]
 
 
+def test_the_largest_fan_out_of_a_join(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        sizes = []
+        for changed in (["c1", "c2"], ["c2"]):
+            write(tmp_path, "customers", [(key, {"name": "Eve"}, 8_000) for key in changed])
+            app.process_available()
+            sizes.append(app.progress.fan_out)
+        assert sizes == [{"orders.join(customers)": 2}, {}]
+        address = app.ui_address or ""
+        until(lambda: asked(address, "api/observation")["batches"] == 3)
+        assert asked(address, "api/observation")["fan_out"] == {"orders.join(customers)": 2}
+
+
 def test_a_store_is_browsed(tmp_path: Path) -> None:
     fill(tmp_path)
     with streams(shop(), config_of(tmp_path, ui_port=0)) as app:

@@ -58,11 +58,14 @@ class Group:
         """The records that something of it is made of."""
         return np.unique(self.record)
 
+    @property
+    def is_count(self) -> bool:
+        """Whether the row is the number of the values: then each record is needed."""
+        return self.counted == len(self.record)
+
     def changed(self, rows: np.ndarray, deadline: float) -> np.ndarray | None:
         """For each of these records, whether the row changes if it alone is left out; None: the time is over."""
         inside = np.flatnonzero(np.isin(self.record, rows))
-        if self.counted == len(inside):  # a count has one from each
-            return np.isin(rows, self.record)
         size = max(1, ROWS // max(1, len(inside)))
         parts = [np.zeros(0, bool)]
         for start in range(0, len(rows), size):
@@ -145,6 +148,8 @@ def group_of(
         record, times, values = record[within], times[within], values.take(pa.array(within))
     counted = row[1] if node.operator == "count" and isinstance(row[1], int) else None
     group = Group(plan, settings, key, row[0], counted, record, values, times)
+    if group.is_count:
+        return group
     differs = group.changed(np.array([-1]), math.inf)
     return None if differs is None or differs[0] else group
 

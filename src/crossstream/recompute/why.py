@@ -233,6 +233,8 @@ class _Search:
         if group is not None:
             fewer = group.records()
             rows, group = (fewer, group) if gives(fewer) else (rows, None)
+        if group is not None and group.is_count:
+            return self._explained(node, pool, rows, value, notes, exact=True)
         chosen, exact = minimised(rows, gives, None if group is None else group.changed)
         if not exact:
             notes.append(
