@@ -7,7 +7,6 @@ what they give is put into as many groups as there are records, into each withou
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -62,6 +61,10 @@ class Group:
     def is_count(self) -> bool:
         """Whether the row is the number of the values: then each record is needed."""
         return self.counted == len(self.record)
+
+    def gives(self) -> bool:
+        """Whether all of it makes the row."""
+        return not self._without(np.arange(len(self.record)), np.array([-1]))[0]
 
     def changed(self, rows: np.ndarray, deadline: float) -> np.ndarray | None:
         """For each of these records, whether the row changes if it alone is left out; None: the time is over."""
@@ -148,10 +151,7 @@ def group_of(
         record, times, values = record[within], times[within], values.take(pa.array(within))
     counted = row[1] if node.operator == "count" and isinstance(row[1], int) else None
     group = Group(plan, settings, key, row[0], counted, record, values, times)
-    if group.is_count:
-        return group
-    differs = group.changed(np.array([-1]), math.inf)
-    return None if differs is None or differs[0] else group
+    return group if group.is_count or group.gives() else None
 
 
 def _is_plain(node: Node, is_table: bool) -> bool:
