@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import crossstream as cs
 
-MINUTE = 60_000
-
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
@@ -19,7 +17,7 @@ def main() -> None:
         events = driver.create_input_topic("inputTopic")
         found = driver.create_output_topic("outputTopic")
         for minute, event in [(0, "a"), (1, "b"), (2, "a"), (15, "a")]:
-            events.pipe_input("k", event, timestamp=minute * MINUTE)
+            events.pipe_input("k", event, timestamp=minute * 60_000)
         assert found.read_values() == ["a", "b", "a"]
 
 

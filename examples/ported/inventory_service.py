@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import crossstream as cs
 
 
 class Validator:
     """Reserves stock for orders; ``reserved`` is the store of what is reserved, by product."""
 
-    def init(self, context: Any) -> None:
+    def init(self, context: cs.ProcessorContext) -> None:
         self.context = context
         self.reserved = context.store("reserved-stock")
 
-    def process(self, record: Any) -> None:
+    def process(self, record: cs.Record) -> None:
         order, stock = record.value["order"], record.value["stock"]
         reserved = self.reserved.get(record.key) or 0
         fits = stock - reserved >= order["quantity"]
         if fits:
             self.reserved.put(record.key, reserved + order["quantity"])
-        result = {"check": "INVENTORY", "result": "pass" if fits else "fail"}
-        self.context.forward(order["id"], result)
+        self.context.forward(order["id"], {"check": "INVENTORY", "result": "pass" if fits else "fail"})
 
 
 def build() -> cs.Topology:

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import crossstream as cs
-from crossstream import serdes
 
-WINDOWED = serdes.windowed(serdes.string(), "1 hour")
-TOP = 2
+WINDOWED = cs.serdes.windowed(cs.serdes.string(), "1 hour")
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
     articles = builder.stream("PageViews").filter(lambda view: "ARTICLE" in view["flags"])
     by_article = articles.group_by(lambda view: f"{view['industry']}/{view['page']}", key=str)
-    by_industry = by_article.windowed_by("1 hour").count().group_by(industry_of, key=WINDOWED, value=list)
-    by_industry.aggregate(dict, add, remove, value=dict).map_values(top).to("TopNewsPerIndustry", value=list)
+    by_industry = by_article.windowed_by("1 hour").count().group_by(industry_of, key=WINDOWED, value=dict)
+    pages = by_industry.aggregate(dict, lambda pages, page: pages | page, without, value=dict)
+    pages.map_values(top_two).to("TopNewsPerIndustry", value=list)
     return builder.build()
 
 
-def industry_of(window: cs.Windowed, views: int) -> tuple[cs.Windowed, list[Any]]:
+def industry_of(window: cs.Windowed, views: int) -> tuple[cs.Windowed, dict[str, int]]:
     industry, page = window.key.split("/")
-    return cs.Windowed(industry, window.start, window.end), [page, views]
+    return cs.Windowed(industry, window.start, window.end), {page: views}
 
 
-def add(pages: dict[str, int], page: list[Any]) -> dict[str, int]:
-    return {**pages, page[0]: page[1]}
+def without(pages: dict[str, int], page: dict[str, int]) -> dict[str, int]:
+    return {name: views for name, views in pages.items() if name not in page}
 
 
-def remove(pages: dict[str, int], page: list[Any]) -> dict[str, int]:
-    return {name: views for name, views in pages.items() if name != page[0]}
-
-
-def top(pages: dict[str, int]) -> list[str]:
-    return heapq.nlargest(TOP, sorted(pages), key=pages.__getitem__)
+def top_two(pages: dict[str, int]) -> list[str]:
+    return heapq.nlargest(2, sorted(pages), key=pages.__getitem__)
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""`KStream.preview`, `KTable.preview`: the first records of topics through the test driver, up to one node."""
+"""`preview` of streams and tables: the first records of topics through the test driver, up to one node."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.api.draft import Draft
+from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Named
 from crossstream.api.previews import leading_to
 from crossstream.api.stream import KStream
@@ -19,8 +21,9 @@ from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.names import matches
-from crossstream.graph.nodes import FrameSource, Source
+from crossstream.graph.nodes import FrameSource, Source, StoreSpec
 from crossstream.operators.process.record import Record
+from crossstream.query.store import StoreReader
 from crossstream.records import PRODUCER_RECORDS
 from crossstream.serdes.windowed import Windowed
 from crossstream.testing.driver import TopologyTestDriver
@@ -36,13 +39,20 @@ from crossstream.topics import (
 ONE_BATCH = 1 << 40
 
 
-def preview(handle: KStream | KTable, rows: int, config: StreamsConfig) -> pl.DataFrame:
+Previewable = KStream | KTable | GlobalKTable
+
+
+def preview(handle: Previewable, rows: int, config: StreamsConfig) -> pl.DataFrame:
     """What comes out of a stream or a table if the first ``rows`` records of each topic go in."""
     records: list[Record] = []
-    draft = _draft_of(handle)
-    copy: Any = type(handle)(draft, handle._node)
-    stream = copy.to_stream(named=Named("preview.changes")) if isinstance(copy, KTable) else copy
-    stream.process(lambda: _Collector(records), named=Named("preview.rows"))
+    draft, name = _draft_of(handle), handle._node.name
+    if isinstance(handle, GlobalKTable):
+        if isinstance(handle._node, Source):  # a view can be asked by its name
+            draft.nodes[name] = replace(handle._node, store=StoreSpec(name=name))
+    else:
+        copy: Any = type(handle)(draft, handle._node)
+        stream = copy.to_stream(named=Named("preview.changes")) if isinstance(copy, KTable) else copy
+        stream.process(lambda: _Collector(records), named=Named("preview.rows"))
     topology = draft.finish()
     connection = _connection_of(config)
     log, reader = connection.log(), connection.reader()
@@ -57,6 +67,8 @@ def preview(handle: KStream | KTable, rows: int, config: StreamsConfig) -> pl.Da
         for topic in _topics_of(draft, known):
             driver._pipe(topic, _head(topic, known, rows, log, reader), None)
         driver.commit()
+        if isinstance(handle, GlobalKTable):
+            records = _rows_of(driver.get_key_value_store(name))
     finally:
         reader.close()
         log.close()
@@ -73,7 +85,13 @@ class _Collector:
         self._records.append(record)
 
 
-def _draft_of(handle: KStream | KTable) -> Draft:
+def _rows_of(store: StoreReader) -> list[Record]:
+    columns = store._live()
+    rows = zip(store._decoded(columns), columns["ts"].tolist(), strict=True)
+    return [Record(key, value, timestamp) for (key, value), timestamp in rows]
+
+
+def _draft_of(handle: Previewable) -> Draft:
     """A draft of what leads to the handle alone: adding to it leaves the builder unchanged."""
     nodes = leading_to(handle._draft.nodes, handle._node)
     for node in nodes.values():

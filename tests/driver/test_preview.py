@@ -45,6 +45,27 @@ def joined(builder: cs.StreamsBuilder) -> cs.KTable:
     )
 
 
+def test_a_global_table_and_a_view_show_their_rows(topics):
+    builder = cs.StreamsBuilder()
+    orders, customers = builder.global_table("orders", JSON), builder.global_table("customers", JSON)
+    view = orders.join(
+        customers,
+        lambda order, customer: {**order, **customer},
+        key_selector=lambda key, order: order["customer"],
+    )
+    assert customers.preview(10, topics_dir=topics).rows() == CUSTOMERS
+    assert view.preview(2).rows() == [
+        ("o0", {"customer": "c0", "total": 0, "name": "Ada"}, 0),
+        ("o1", {"customer": "c1", "total": 1, "name": "Bob"}, 1000),
+    ]
+    shown = view._repr_html_()
+    assert "GlobalKTable" in shown
+    assert "Bob" in shown
+    assert "<svg" in shown
+    assert "preview(10" in orders._repr_html_()
+    assert set(builder._draft.nodes) == {"orders", "customers", view._node.name}, "the builder is unchanged"
+
+
 def test_the_first_records_of_each_topic_go_in(topics):
     builder = cs.StreamsBuilder()
     orders = builder.stream("orders", JSON)

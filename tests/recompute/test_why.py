@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
+from crossstream.recompute.pool import Pool
 from crossstream.recompute.why import Step, minimised
-from tests.faults.one_process import streams
-from tests.recompute.world import BOTH, JSON, TEXT, Item, World, promotions
+from tests.faults.one_process import process, streams
+from tests.recompute.world import BOTH, JSON, TEXT, Item, World, promotions, to_batch
 
 PRODUCT = {"price": 5, "merchant": "m1"}
 SHOP = {"name": "Bell"}
@@ -123,6 +124,72 @@ def test_windows(tmp_path: Path) -> None:
     assert (found.value, found.exact, [one.timestamp for one in found.records]) == (2, True, [1, 2])
     found = world.why("counts", "u1")
     assert (found.value, found.exact) == ([(0, 2), (10, 1)], True)
+
+
+GROUPED = cs.Grouped(key=TEXT, value=JSON)
+KEPT = cs.Materialized(store="out", key=TEXT, value=JSON)
+
+
+def counted(builder: cs.StreamsBuilder) -> None:
+    builder.stream("events", BOTH).group_by(lambda value: value["user"], GROUPED).count(materialized=KEPT)
+
+
+def counted_in_windows(builder: cs.StreamsBuilder) -> None:
+    groups = builder.stream("events", BOTH).group_by(lambda value: value["user"], GROUPED)
+    groups.windowed_by(cs.TimeWindows(size=10_000, grace=0)).count(materialized=KEPT)
+
+
+def summed(builder: cs.StreamsBuilder) -> None:
+    groups = builder.stream("events", BOTH).group_by(lambda value: value["user"], GROUPED)
+    groups.aggregate(lambda: 0, lambda key, total, value: total + len(key), materialized=KEPT)
+
+
+def counted_rows(builder: cs.StreamsBuilder) -> None:
+    table = builder.table("events", BOTH).filter(lambda value: value["user"] is not None)
+    table.group_by(lambda key, value: (value["user"], value), GROUPED).count(materialized=KEPT)
+
+
+MANY = {"counted": counted, "counted in windows": counted_in_windows, "summed": summed, "rows": counted_rows}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_row_of_many_records_takes_few_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = cs.StreamsBuilder()
+    MANY[name](builder)
+    world = World(tmp_path, builder.build(), topic_partitions=1)
+    count = 300
+    users = ["u1", "u2", None] if name != "summed" else ["u1", "u2"]
+    items = [(f"k{n}", {"user": users[n % len(users)]}, n) for n in range(count * len(users))]
+    writer = world.topics.writer()
+    writer.write("events", to_batch(items))
+    writer.flush()
+    writer.close()
+    process(world.topology, world.config)
+    runs, replayed = [], Pool.replayed
+
+    def counting(*arguments: Any) -> Any:
+        runs.append(1)
+        return replayed(*arguments)
+
+    monkeypatch.setattr(Pool, "replayed", counting)
+    monkeypatch.setattr("crossstream.recompute.why.SECONDS", 600.0)  # on a busy machine
+    key = cs.Windowed("u1", 0, 10_000) if "windows" in name else "u1"
+    found = world.why("out", key)
+    assert (found.exact, len(found.records), found.notes) == (True, count, ())
+    assert len(runs) < 20
+
+
+def test_the_newest_record_of_each_row_counts(tmp_path: Path) -> None:
+    builder = cs.StreamsBuilder()
+    counted_rows(builder)
+    world = World(tmp_path, builder.build())
+    moved = [("k1", "u1"), ("k2", "u2"), ("k1", "u2"), ("k3", "u1"), ("k2", "u1"), ("k4", "u2"), ("k2", "u1")]
+    world.process([("events", key, {"user": user}, n) for n, (key, user) in enumerate(moved)])
+    found = world.why("out", "u1")
+    assert (found.value, found.exact) == (2, True)
+    assert sorted((one.key, one.timestamp) for one in found.records) == [("k2", 6), ("k3", 3)]
 
 
 class Counter:

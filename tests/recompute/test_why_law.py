@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def n(value: Any) -> Any:
 
 def both(left: Any, right: Any) -> Any:
     return {"n": n(left), "m": n(right), "ref": (left or right)["ref"]}
+
+
+@dataclass
+class Numbered:
+    n: int
+    ref: str
 
 
 def foreign(kind: str) -> Build:
@@ -61,6 +68,28 @@ def grouped(b: cs.StreamsBuilder) -> Any:
 def largest(b: cs.StreamsBuilder) -> Any:
     events = b.stream("left", BOTH).map_values(lambda value: n(value) or 0)
     return events.group_by_key(cs.Grouped(key=TEXT, value=JSON)).reduce(max, materialized=OUT)
+
+
+def hopping(b: cs.StreamsBuilder) -> Any:
+    events = b.stream("left", BOTH).group_by(lambda value: value["ref"], cs.Grouped(key=TEXT, value=JSON))
+    windows = cs.TimeWindows(size=6, advance=2, grace=1)
+    return events.windowed_by(windows).aggregate(
+        lambda: 0, lambda key, total, value: total + value["n"], materialized=OUT
+    )
+
+
+def built_in(b: cs.StreamsBuilder) -> Any:
+    events = b.stream("left", cs.Consumed(key=TEXT, value=cs.serdes.json(Numbered)))
+    groups = events.group_by_key(cs.Grouped(key=TEXT, value=cs.serdes.json(Numbered)))
+    return groups.agg(
+        largest=cs.agg.max("n"), total=cs.agg.sum("n"), materialized=cs.Materialized(store="out")
+    )
+
+
+def rows_counted(b: cs.StreamsBuilder) -> Any:
+    table = b.table("left", BOTH).filter(lambda value: value["n"] > 0)
+    groups = table.group_by(lambda key, value: (value["ref"], value), cs.Grouped(key=TEXT, value=JSON))
+    return groups.count(materialized=OUT)
 
 
 def regrouped(b: cs.StreamsBuilder) -> Any:
@@ -139,6 +168,9 @@ TOPOLOGIES: dict[str, Build] = {
     "chain": chain,
     "many": many,
     "grouped": grouped,
+    "hopping": hopping,
+    "built in": built_in,
+    "rows counted": rows_counted,
     "largest": largest,
     "regrouped": regrouped,
     "joined then grouped": joined_then_grouped,
@@ -149,7 +181,18 @@ TOPOLOGIES: dict[str, Build] = {
     "sessions": sessions,
     "once": once,
 }
-STREAMS = {"grouped", "largest", "looked up", "looked up globally", "pairs", "windowed", "sessions", "once"}
+STREAMS = {
+    "grouped",
+    "hopping",
+    "built in",
+    "largest",
+    "looked up",
+    "looked up globally",
+    "pairs",
+    "windowed",
+    "sessions",
+    "once",
+}
 
 keys = st.sampled_from(["1", "2", "3"])
 values = st.fixed_dictionaries({"n": st.integers(0, 3), "ref": keys})
@@ -197,7 +240,7 @@ def check(name: str, parts: list[list[Item]]) -> None:
                 fewer = [record for number, record in enumerate(found.records) if number != left_out]
                 assert row(piped(topology, 2, fewer), "out", key) != value, (left_out, str(found))
         for key in {"1", "2", "3"} - rows.keys() if name != "foreign outer" else ():
-            if name not in ("windowed", "sessions"):
+            if name not in ("windowed", "sessions", "hopping"):
                 found = world.why("out", key)
                 assert found.value is None
                 assert found.ended, str(found)

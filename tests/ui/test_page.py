@@ -106,6 +106,21 @@ def tuple_of(row: list[Any]) -> tuple[Any, Any]:
     return row[0], row[1]
 
 
+def test_the_largest_fan_out_of_a_join(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        sizes = []
+        for changed in (["c1", "c2"], ["c2"]):
+            write(tmp_path, "customers", [(key, {"name": "Eve"}, 8_000) for key in changed])
+            app.process_available()
+            sizes.append(app.progress.fan_out)
+        assert sizes == [{"orders.join(customers)": 2}, {}]
+        address = app.ui_address or ""
+        until(lambda: asked(address, "api/observation")["batches"] == 3)
+        assert asked(address, "api/observation")["fan_out"] == {"orders.join(customers)": 2}
+
+
 def test_a_store_is_browsed(tmp_path: Path) -> None:
     fill(tmp_path)
     with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
@@ -140,6 +155,66 @@ def test_a_store_is_browsed(tmp_path: Path) -> None:
         assert (status, json.loads(problem)["code"]) == (400, "CS-710")
         status, problem = get(address, "api/rows?store=orders&operation=all&as_of=77")
         assert (status, json.loads(problem)["code"]) == (400, "CS-713")
+
+
+def test_why_a_row_is_what_it_is(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        address = app.ui_address
+        assert address is not None
+        found = asked(address, "api/why?store=details&key=o1")
+        assert (found["value"], found["exact"], found["records"]) == (app.store("details").get("o1"), True, 2)
+        assert found["step"]["operator"] == app.why("details", "o1").step.operator
+        sources = {one["operator"]: one for one in steps(found["step"]) if one["records"]}
+        assert [(one["offset"], one["topic"]) for one in sources["orders"]["records"]] == [(0, "orders")]
+        missing = asked(address, "api/why?store=details&key=o9")
+        assert missing["value"] is None
+        assert "has arrived" in missing["ended"]
+        status, problem = get(address, "api/why?store=none&key=o1")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-710")
+        status, problem = get(address, "api/why?store=details&key=o1&as_of=77")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-713")
+
+
+def steps(step: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step, *(one for inner in step["inputs"] for one in steps(inner))]
+
+
+def test_why_of_a_window_and_of_many_records(tmp_path: Path) -> None:
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", shop_input())
+    counts = orders.group_by(lambda order: order["customer"], key=str).windowed_by(
+        cs.TimeWindows(size=1_000, grace=1_000_000)
+    )
+    counts.count(store="counts")
+    write(tmp_path, "orders", [(f"o{n}", {"customer": "c1"}, 2_000 + n) for n in range(130)])
+    with streams(builder.build(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        address = app.ui_address or ""
+        assert [one["by_time"] for one in asked(address, "api/stores")["stores"]] == [True]
+        found = asked(address, "api/why?store=counts&key=c1&place=2000,3000")
+        assert (found["value"], found["exact"], found["records"]) == (130, True, 130)
+        (source,) = [one for one in steps(found["step"]) if one["records"]]
+        assert (len(source["records"]), source["count"]) == (100, 130)
+        assert asked(address, "api/why?store=counts&key=c1&place=3000,4000")["value"] is None
+
+
+def test_why_takes_a_bounded_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("crossstream.ui.source.WHY_SECONDS", 0)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        status, problem = get(app.ui_address or "", "api/why?store=details&key=o1")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-281")
+        assert "crossstream why" in json.loads(problem)["next"]
+
+
+def test_why_of_a_state_folder_needs_the_file_of_the_application(tmp_path: Path) -> None:
+    with page_of(tmp_path) as page:
+        status, problem = get(page.address, "api/why?store=details&key=o1")
+        assert (status, json.loads(problem)["code"]) == (400, "CS-281")
+        assert "--app app.py" in json.loads(problem)["next"]
 
 
 def test_a_store_that_is_too_large_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,6 +378,9 @@ def test_a_source_that_fails_does_not_end_the_page(tmp_path: Path) -> None:
         def graph(self) -> bytes:
             return b"null"
 
+        def open(self, name: str, as_of: int | None) -> cs.StoreReader:
+            raise NotImplementedError
+
     page = Page("127.0.0.1", 0, lambda: Broken(root_of(tmp_path)))
     try:
         assert get(page.address)[0] == 200
@@ -372,6 +450,25 @@ def test_crossstream_ui_serves_a_state_folder_until_ctrl_c(tmp_path: Path) -> No
             assert asked(address, "api/observation")["application"] == "shop"
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.timeout(240)
+def test_crossstream_ui_with_the_file_of_the_application(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path)) as app:
+        app.process_available()
+    (tmp_path / "app.py").write_text("from tests.metrics.shop import shop\n\ntopology = shop()\n")
+    options = ["--app", "app.py", "--topics-dir", str(tmp_path / "topics"), "--port", str(free_port())]
+    command = [sys.executable, "-m", "crossstream", "ui", str(tmp_path / "state"), *options]
+    here = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=here, text=True, cwd=tmp_path) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert asked(address, "api/why?store=details&key=o1")["records"] == 2
+            assert asked(address, "api/graph")["shapes"]
         finally:
             process.kill()
 

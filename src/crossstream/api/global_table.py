@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from crossstream.api.checks import REQUIRED, function_of
-from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
+from crossstream.api.draft import OPERATORS, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
+from crossstream.api.previews import Previewed
 from crossstream.api.table_joins import table_join_refusal
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import GlobalJoin, JoinKind
@@ -15,7 +16,7 @@ from crossstream.signatures import refuse_calls
 from crossstream.typing import KeySelector, ValueJoiner
 
 
-class GlobalKTable(Handle):
+class GlobalKTable(Previewed):
     """A table that every record may look up by any key; its topic is read to the end before other records.
 
     Made by `StreamsBuilder.global_table`, or of two global tables by `join` and `left_join`; never directly.

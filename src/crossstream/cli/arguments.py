@@ -598,6 +598,9 @@ def _ui(commands: Commands) -> None:
         "where it listens; any other than the default needs a token, which is printed (default: %(default)s)"
     )
     parser.add_argument("--host", type=some, default="127.0.0.1", metavar="ADDRESS", help=help)
+    help = "the application, app.py[:name]: the page draws it, and shows which records made a row"
+    parser.add_argument("--app", type=some, metavar=FILE, help=help)
+    _add_inputs(parser)
 
 
 def _types(commands: Commands) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
 
 from crossstream.cli.console import say
+from crossstream.cli.loading import load
 from crossstream.cli.query import state_root
+from crossstream.cli.recompute import inputs_of
+from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
+from crossstream.recompute.why import Why, why
+from crossstream.storage.root import StateRoot
+from crossstream.ui.drawing import drawing_of
 from crossstream.ui.server import Page
-from crossstream.ui.source import FolderSource
+from crossstream.ui.source import WHY_SECONDS, FolderSource
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE_SECONDS = 0.2
@@ -22,7 +30,8 @@ def main(arguments: Namespace) -> int:
     folder = state_root(arguments.state_dir)
     application = application_of(folder)
     asked = threading.Event()
-    page = Page(arguments.host, arguments.port, lambda: FolderSource(folder), "--port")
+    made = _of_file(folder, arguments)
+    page = Page(arguments.host, arguments.port, made, "--port")
     before = {number: signal.signal(number, lambda *_: asked.set()) for number in SIGNALS}
     try:
         say(f"the page of {application.application_id}, until Ctrl-C:")
@@ -34,3 +43,17 @@ def main(arguments: Namespace) -> int:
             signal.signal(number, handler)
         page.close()
     return 0
+
+
+def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSource]:
+    """What the page shows: with the application's file also its drawing, and why a row is what it is."""
+    if arguments.app is None:
+        return lambda: FolderSource(folder)
+    loaded = load(arguments.app)
+    plan = plan_topology(loaded.topology)
+    connection, settings = inputs_of(loaded, arguments)
+
+    def explain(store: str, key: Any, as_of: int | None) -> Why:
+        return why(folder, plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
+
+    return lambda: FolderSource(folder, explain, drawing_of(loaded.topology))

@@ -162,10 +162,11 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Asked:
-    """Counts of rows that looked for a partner; a kernel adds to them."""
+    """Counts of rows that looked for a partner, which a kernel adds to. ``most``: the partners that one row found."""
 
     matched: int = 0
     unmatched: int = 0
+    most: int = 0
 
     def count(self, asking: np.ndarray, found: np.ndarray) -> None:
         """``asking``: the rows that look for a partner; ``found``: those of them that find one."""

@@ -35,7 +35,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     ``read``, ``written``: records of sources and sinks; ``rows_in``, ``rows_out``: by operator. ``dropped``: by
     operator and reason. ``buckets``: batches by their time, one more than `BOUNDS`. ``lag``: by topic and partition.
     ``newest_read``, ``newest_written``: the latest timestamp of a record, by source and by sink. ``skew``: the rows
-    of the largest state partition of a store, as a multiple of the mean. ``from_folder``: known from the state alone.
+    of the largest state partition of a store, as a multiple of the mean. ``fan_out``: by foreign-key join, the most
+    left rows that one change of a right row met in a batch. ``from_folder``: known from the state alone.
     """
 
     application: str
@@ -53,6 +54,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, dict[str, int]] = {}
     matched: dict[str, int] = {}
     unmatched: dict[str, int] = {}
+    fan_out: dict[str, int] = {}
     phases: dict[str, float] = {}
     lag: dict[str, dict[int, int]] = {}
     newest_read: dict[str, int] = {}

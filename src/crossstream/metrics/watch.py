@@ -41,6 +41,8 @@ class Batch(Protocol):
     @property
     def unmatched(self) -> Mapping[str, int]: ...
     @property
+    def fan_out(self) -> Mapping[str, int]: ...
+    @property
     def phases(self) -> Mapping[str, float]: ...
     @property
     def newest(self) -> Mapping[str, int]: ...
@@ -85,6 +87,7 @@ class Watch:
             name: {} for name in ("rows_in", "rows_out", "dropped", "matched", "unmatched", "phases")
         }
         self._newest: dict[str, int] = {}
+        self._fan_out: dict[str, int] = {}
         self._buckets = [0] * (len(BOUNDS) + 1)
         self._batches, self._seconds, self._records = 0, 0.0, 0
         self._recent: deque[Done] = deque(maxlen=RECENT)
@@ -97,6 +100,8 @@ class Watch:
             for name, sums in self._sums.items():
                 for key, number in getattr(progress, name).items():
                     sums[key] = sums.get(key, 0) + number
+            for join, rows in progress.fan_out.items():
+                self._fan_out[join] = max(rows, self._fan_out.get(join, 0))
             for operator, timestamp in progress.newest.items():
                 self._newest[operator] = max(timestamp, self._newest.get(operator, timestamp))
             self._buckets[bisect_left(BOUNDS, progress.seconds)] += 1
@@ -151,6 +156,7 @@ class Watch:
                 rows_out=sums["rows_out"],
                 matched=sums["matched"],
                 unmatched=sums["unmatched"],
+                fan_out=dict(self._fan_out),
             )
 
 

@@ -233,6 +233,7 @@ class Runner:
         """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
         operator, report = name or self.step.node, self.task.report
         report.count_asked(operator, asked.matched, asked.unmatched)
+        report.note_fan_out(operator, asked.most)
         if self.task.batch.wants_keys and not asked.matched:
             left_key, right_key = (None if key is None else shown(key) for key in (left(), right()))
             report.note_keys({operator: (left_key, right_key)})

@@ -36,6 +36,11 @@ class ByTime:
         content = _CONTENTS.get(read_as(layout.kind))
         return None if content is None else cls(content, size)
 
+    @staticmethod
+    def is_of(kind: str) -> bool:
+        """Whether a store of this layout has rows by time."""
+        return read_as(kind) in _CONTENTS
+
     def of_key(
         self, version: Version, hashes: np.ndarray, key: Column, low: int, high: int
     ) -> dict[str, Any]:

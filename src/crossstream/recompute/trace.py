@@ -156,7 +156,7 @@ class Tracer:
 
     def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
-        if all(isinstance(one, _ROW_WISE) and getattr(one, "unwrap", None) is None for one in above):
+        if all(isinstance(one, ROW_WISE) and getattr(one, "unwrap", None) is None for one in above):
             self._by_place(node, above, keys, serde)
             return
         (parent,) = node.parents
@@ -181,20 +181,8 @@ class Tracer:
         inner = replace(self, wanted={}, asked={}, stopped=[])
         inner.everything(node.name)
         pool = inner.pool()
-        parts = []
-        for number, records in enumerate(pool.parts):
-            rows = np.flatnonzero(pool.part == number)
-            stamps = np.empty(records.num_rows, np.int64)
-            stamps[pool.row[rows]] = rows
-            columns = [*records.columns]
-            columns[2] = pa.array(stamps)
-            parts.append(pa.RecordBatch.from_arrays(columns, schema=records.schema))
-        found = _stamps(
-            _row_wise(self.topology, node, above, keys, serde),
-            replace(pool, parts=tuple(parts)),
-            self.settings,
-        )
-        for row in found:
+        found = with_places(row_wise(self.topology, node, above, keys, serde), pool, self.settings)
+        for row in sorted({place for part in found for place in part.column("timestamp").to_pylist()}):
             records, at = pool.parts[pool.part[row]], int(pool.row[row])
             source, topic, partition, *_ = pool.spans[pool.part[row]]
             if self.topology[source].shape == "table":
@@ -207,13 +195,21 @@ class Tracer:
                 self.wanted.setdefault(one.name, Wanted())
 
 
-_ROW_WISE = (graph.Source, graph.RowWise, graph.Repartition, graph.ToStream, graph.ToTable, graph.GroupTable)
+ROW_WISE = (graph.Source, graph.RowWise, graph.Repartition, graph.ToStream, graph.ToTable, graph.GroupTable)
 
 
-def _row_wise(
-    topology: Graph, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: Serde
+def row_wise(
+    topology: Graph,
+    node: Node,
+    above: Sequence[Node],
+    keys: frozenset[bytes],
+    serde: Serde,
+    value: Serde | None = None,
 ) -> Topology:
-    """The operators above ``node`` on streams, and after them a sink of what has one of the keys."""
+    """The operators above ``node`` on streams, and after them a sink of what has one of the keys.
+
+    ``value``: the serde of the values; None: the sink gets no values.
+    """
     names = {one.name for one in above}
     made: dict[str, Node] = {}
     for one in topology:
@@ -241,10 +237,13 @@ def _row_wise(
     def wanted(key: Any, value: Any) -> bool:
         return key is not None and calls.serialize(serde, key) in keys
 
+    def without_key(key: Any, found: Any) -> tuple[bytes, bytes | None]:
+        return b"", b"" if value is None else calls.serialize(value, found)
+
     sieve, empty = f"{TAP}keys", f"{TAP}empty"
     made[sieve] = graph.Filter(name=sieve, parents=(node.name,), predicate=_function(wanted, with_key=True))
     made[empty] = graph.Map(
-        name=empty, parents=(sieve,), mapper=_function(_blank, with_key=True), key=wire, value=wire
+        name=empty, parents=(sieve,), mapper=_function(without_key, with_key=True), key=wire, value=wire
     )
     made["sink"] = graph.Sink(
         name="sink", parents=(empty,), shape="none", key=wire, value=wire, topic="found"
@@ -269,20 +268,22 @@ def _nothing(value: Any) -> None:
     return None
 
 
-def _blank(key: Any, value: Any) -> tuple[bytes, bytes]:
-    return b"", b""
-
-
-def _stamps(topology: Topology, pool: Pool, settings: Settings) -> list[int]:
-    """The timestamps of what comes out."""
+def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.RecordBatch]:
+    """What comes out of `row_wise`, with the places of the records in the pool as timestamps."""
+    parts = []
+    for number, part in enumerate(pool.parts):
+        rows = np.flatnonzero(pool.part == number)
+        places = np.empty(part.num_rows, np.int64)
+        places[pool.row[rows]] = rows
+        parts.append(part.set_column(2, part.schema.field(2), pa.array(places)))
     renamed = {span[0]: TAP + span[0] if TAP + span[0] in topology.nodes else span[0] for span in pool.spans}
     replay = Replay(plan_topology(topology), 1, settings, Written(wanted=frozenset({"found"})))
     spans = [(renamed[span[0]], *span[1:3], 0, 1 << 62) for span in pool.spans]
     records = {
-        (span[1], span[2]): part for span, part in zip(pool.spans, pool.parts, strict=True) if part.num_rows
+        (span[1], span[2]): part for span, part in zip(pool.spans, parts, strict=True) if part.num_rows
     }
     replay.run([span for span in spans if span[1:3] in records], FromMemory(records))
-    return sorted({t for part in replay.output.topics.get("found", []) for t in part.column(2).to_pylist()})
+    return replay.output.topics.get("found", [])
 
 
 # -- looking at operators --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph import nodes as graph
@@ -25,6 +26,7 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches
+from crossstream.recompute.left_out import group_of
 from crossstream.recompute.pool import OLDER, Pool, Wanted
 from crossstream.recompute.replay import Replay, no_store, reader_of, store_named
 from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
@@ -34,7 +36,7 @@ from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.root import Place, root_of
-from crossstream.topics import TopicConnection
+from crossstream.topics import OffsetRange, RangeReader, TopicConnection
 
 SECONDS, RUNS = 10.0, 4_000
 """How long, and how often, records are left out to see whether the row changes."""
@@ -121,11 +123,13 @@ def why(
     settings: Settings | None = None,
     *,
     as_of: int | None = None,
+    seconds: float | None = None,
 ) -> Why:
     """The input records that made a row of a store, as of a batch.
 
-    ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all of them. Raises `StateError`:
-    CS-710 if there is no such store, CS-713 if there is no such batch; and what reading topics raises.
+    ``key``: of a store of windows or sessions a `Windowed`, or the key inside, for all of them. ``seconds``: how long
+    the topics may be read. Raises `StateError`: CS-710 if there is no such store, CS-713 if there is no such batch;
+    `ConfigError` CS-281 if that time is over; and what reading topics raises.
     """
     if connection is None:
         raise ConfigError(
@@ -134,16 +138,40 @@ def why(
             next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
         )
     log, reader = connection.log(), connection.reader()
+    bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
     try:
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
         entries = kept_batches(state_dir, found.commit.id)
         tracer = Tracer(
-            plan.topology, found.spans, entries, reader, found.commit.partitions, settings or Settings()
+            plan.topology, found.spans, entries, bounded, found.commit.partitions, settings or Settings()
         )
         return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
     finally:
         reader.close()
         log.close()
+
+
+@dataclass(slots=True)
+class _Bounded:
+    """Reads topics until a deadline."""
+
+    reader: RangeReader
+    seconds: float
+    deadline: float
+
+    def read(self, offsets: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        for records in self.reader.read(offsets, max_rows):
+            if time.monotonic() > self.deadline:
+                raise ConfigError(
+                    f"the topics of this row could not be read within {self.seconds:g} s",
+                    code="CS-281",
+                    where={"topic": offsets.topic},
+                    next="run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs",
+                )
+            yield records
+
+    def close(self) -> None:
+        self.reader.close()
 
 
 @dataclass(slots=True)
@@ -162,15 +190,15 @@ class _Search:
         state, tracer = self._state(), self.tracer
         target, value = _row(state, self.key)
         inner = self.key.key if isinstance(self.key, Windowed) and state.by_time is not None else self.key
-        wire = calls.serialize(state.key, inner)
-        tracer.follow(node.name, frozenset({wire or b""}), state.key)
+        wire = calls.serialize(state.key, inner) or b""
+        tracer.follow(node.name, frozenset({wire}), state.key)
         notes = [str(one) for one in self.found.deleted if one.node in tracer.wanted]
         pool = tracer.pool()
         if tracer.stopped:
             return self._stopped(node, pool, value, notes)
         if target is None:
             return self._missing(node, pool, notes)
-        return self._made(node, pool, target, value, notes)
+        return self._made(node, pool, wire, target, value, notes)
 
     def _state(self) -> StoreReader:
         store = store_named(self.plan, self.store)
@@ -185,7 +213,7 @@ class _Search:
 
     # -- a row that is there ---------------------------------------------------------------------------------
 
-    def _made(self, node: Node, pool: Pool, target: Any, value: Any, notes: list[str]) -> Why:
+    def _made(self, node: Node, pool: Pool, wire: bytes, target: Any, value: Any, notes: list[str]) -> Why:
         plan = plan_topology(part_of(self.plan.topology, node.name))
 
         def gives(chosen: np.ndarray) -> bool:
@@ -200,7 +228,14 @@ class _Search:
             if not gives(rows):
                 notes.append(_UNLIKE)
                 return self._explained(node, pool, rows[:0], value, notes, exact=False)
-        chosen, exact = minimised(rows, gives)
+        settings = self.tracer.settings
+        group = group_of(self.plan.topology, node, pool, settings, self.key, wire, (target, value))
+        if group is not None:
+            fewer = group.records()
+            rows, group = (fewer, group) if gives(fewer) else (rows, None)
+        if group is not None and group.is_count:
+            return self._explained(node, pool, rows, value, notes, exact=True)
+        chosen, exact = minimised(rows, gives, None if group is None else group.changed)
         if not exact:
             notes.append(
                 "there are many records; not each of them was left out to see whether the row changes"
@@ -306,10 +341,15 @@ def _row(store: StoreReader, key: Any) -> tuple[Any, Any]:
     return (None if value is None else calls.serialize(store.value, value)), value
 
 
-def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np.ndarray, bool]:
+def minimised(
+    rows: np.ndarray,
+    gives: Callable[[np.ndarray], bool],
+    changed: Callable[[np.ndarray, float], np.ndarray | None] | None = None,
+) -> tuple[np.ndarray, bool]:
     """The fewest rows that still give the same, found by leaving out half of them, then quarters, down to single ones.
 
-    The oldest are left out first. And whether each of those that are left is needed.
+    The oldest are left out first. And whether each of those that are left is needed. ``changed``: says for each row
+    whether it is needed beside all others, or None after the deadline, where that can be computed at once.
 
     >>> minimised(np.arange(9), lambda rows: {3, 7} <= set(rows.tolist()))
     (array([3, 7]), True)
@@ -317,20 +357,31 @@ def minimised(rows: np.ndarray, gives: Callable[[np.ndarray], bool]) -> tuple[np
     deadline, runs, vain = time.monotonic() + SECONDS, 0, 0
     size = max(1, len(rows) // 2)
     while True:
-        start, left_out = 0, False
-        while start < len(rows):
+        chunks = np.array_split(rows, range(size, len(rows), size))
+        if size == 1 and changed is not None:
+            needed = changed(rows, deadline)
+            if needed is None:
+                return rows, False
+            chunks = [rows[at : at + 1] for at in np.flatnonzero(~needed)]
+            if len(chunks) > 1:
+                chunks.insert(0, np.concatenate(chunks))
+        left_out = False
+        for chunk in chunks:
             if runs >= RUNS or time.monotonic() > deadline:
                 return rows, False
-            fewer = np.delete(rows, slice(start, start + size))
+            fewer = rows[~np.isin(rows, chunk)]
+            if len(fewer) == len(rows):
+                continue  # they are left out already
             runs += 1
             if gives(fewer):
                 rows, left_out = fewer, True
-            else:
-                start += size
         if size == 1 and not left_out:
             return rows, True
         vain = 0 if left_out else vain + 1
-        size = max(1, size // (2 if vain < 2 else 32))  # all of many records may be needed, as for a count
+        if vain < 2:
+            size = max(1, size // 2)
+        else:  # all of many records may be needed, as for a count
+            size = 1 if changed is not None else max(1, size // 32)
 
 
 # -- the tree --------------------------------------------------------------------------------------------------

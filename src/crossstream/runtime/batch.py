@@ -79,7 +79,8 @@ class Report:
     ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
     ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
     ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
-    found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
+    found a partner, and that found none. ``fan_out``: the most left rows that one change of a right row met, by
+    join. ``keys``: of joins where none did, a key of each side.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     """
 
@@ -94,6 +95,7 @@ class Report:
     due: dict[str, int] = field(default_factory=dict)
     matched: dict[str, int] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)
+    fan_out: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
@@ -104,6 +106,10 @@ class Report:
 
     def count_out(self, operator: str, rows: int) -> None:
         self.rows_out[operator] = self.rows_out.get(operator, 0) + rows
+
+    def note_fan_out(self, operator: str, rows: int) -> None:
+        if rows > self.fan_out.get(operator, 0):
+            self.fan_out[operator] = rows
 
     def count_asked(self, operator: str, matched: int, unmatched: int) -> None:
         self.matched[operator] = self.matched.get(operator, 0) + matched
@@ -147,6 +153,8 @@ class Report:
         self.state.update(other.state)
         self.due.update(other.due)
         self.note_keys(other.keys)
+        for operator, rows in other.fan_out.items():
+            self.note_fan_out(operator, rows)
         for operator, timestamp in other.newest.items():
             self.note_newest(operator, timestamp)
         self.staged.extend(other.staged)

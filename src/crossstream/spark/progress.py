@@ -16,7 +16,8 @@ class Progress:
     """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
 
     ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
-    ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``warnings``: of joins whose
+    ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``fan_out``: by foreign-key
+    join, the most left rows that one change of a right row met. ``warnings``: of joins whose
     keys have not met since the start.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
@@ -38,6 +39,7 @@ class Progress:
     total_dropped: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     newest: dict[str, int] = field(default_factory=dict)
+    fan_out: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class Account:
             total_dropped=dict(self.total_dropped),
             warnings=self.partnerless.warnings,
             newest=report.newest,
+            fan_out=report.fan_out,
         )
 
     def _read(self, report: Report) -> int:

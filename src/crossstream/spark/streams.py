@@ -92,7 +92,7 @@ class SparkStreams:
         self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
-        self._window = Window(topology, self.plan, self._settled, self._state, self._live)
+        self._window = Window(topology, self.plan, self._settled, self._state, self._live, self._explained)
         self._failure: str | None = None
 
     def __enter__(self) -> SparkStreams:
@@ -262,6 +262,14 @@ class SparkStreams:
         is_store = any(store.public == name for store in self.plan.stores.values())
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
+
+    def _explained(self, store: str, key: Any, as_of: int | None) -> Why:
+        """`why` for the page, which has a limit of time."""
+        from crossstream.ui.source import WHY_SECONDS
+
+        connection = connection_of(self._settled)
+        settings = settings_of(self.config)
+        return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
 
     def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
         """The input records that made a row of a queryable store, step by step; where a missing row has ended.

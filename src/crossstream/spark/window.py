@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossstream.api.topology import Topology
 from crossstream.config import DeadLetter, StreamsConfig
@@ -25,6 +25,7 @@ from crossstream.topics import TopicLog, TopicPartition
 if TYPE_CHECKING:
     from crossstream.metrics.opentelemetry import Telemetry
     from crossstream.metrics.prometheus import Endpoint
+    from crossstream.recompute.why import Why
     from crossstream.spark.driver import Engine
     from crossstream.ui.server import Page
 
@@ -37,7 +38,8 @@ FRESH_SECONDS, ASK_SECONDS = 1.0, 2.0
 class Window:
     """Opened by a start, closed by a stop; an application that failed stays visible until it is stopped.
 
-    ``look``: the engine if there is one, the status, and what the application failed with.
+    ``look``: the engine if there is one, the status, and what the application failed with. ``explain``: finds the
+    records that made a row, for the page.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Window:
         config: StreamsConfig,
         state: StateRoot,
         look: Callable[[], tuple[Engine | None, str, str | None]],
+        explain: Callable[[str, Any, int | None], Why],
     ) -> None:
+        self._explain = explain
         self._topology = topology
         self._plan = plan
         self._config = config
@@ -102,7 +106,13 @@ class Window:
             self._config.ui_host,
             port,
             lambda: LiveSource(
-                self._state, rights, watch.observe, drawing, self._reader, lambda: self._was_open
+                self._state,
+                rights,
+                watch.observe,
+                drawing,
+                self._reader,
+                lambda: self._was_open,
+                self._explain,
             ),
         )
         logger.info("the page of %s: %s", self._config.application_id, page.address)

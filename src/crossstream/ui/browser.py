@@ -9,6 +9,8 @@ from typing import Any, Literal
 from crossstream.errors import ConfigError
 from crossstream.query.store import StoreReader
 from crossstream.query.text import parse_key, to_plain
+from crossstream.recompute.why import Why
+from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
 
 ROWS = 100
@@ -18,6 +20,9 @@ BATCHES = 50
 
 Open = Callable[[str, int | None], StoreReader]
 """Opens a store by name, as of a batch or of the newest one."""
+
+Explain = Callable[[str, Any, "int | None"], Why]
+"""Finds the records that made a row: store, key, and the batch, None for the newest."""
 
 Operation = Literal["get", "range", "prefix", "all"]
 
@@ -69,6 +74,23 @@ def changes(open_store: Open, log: BatchLog, name: str, text: str) -> dict[str, 
             steps.append({"batch": batch, "time": log.commit(batch).time, "rows": present})
         before = present
     return {"batches": [kept[0], kept[-1]] if kept else [], "changes": steps}
+
+
+def reason(store: StoreReader, explain: Explain, text: str, place: str, as_of: int | None) -> dict[str, Any]:
+    """The records that made the row of a key, step by step. ``place``: start and end of a window or session."""
+    key = parse_key(store.key, text)
+    bounds = [int(one) for one in place.split(",") if one.isdecimal()]
+    if store.kind in ("window", "session") and len(bounds) == 2:
+        key = Windowed(key, *bounds)
+    found = explain(store.name, key, as_of)
+    made = {name: value for name, value in found.to_dict().items() if name != "records"}
+    return {**made, "step": _cut(made["step"]), "records": len(found.records)}
+
+
+def _cut(step: dict[str, Any]) -> dict[str, Any]:
+    """A step with its first records only, and how many there are."""
+    records, inputs = step["records"], [_cut(one) for one in step["inputs"]]
+    return {**step, "records": records[:ROWS], "count": len(records), "inputs": inputs}
 
 
 def _plain(row: tuple[Any, Any]) -> list[Any]:

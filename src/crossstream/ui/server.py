@@ -172,7 +172,7 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 
-    source, one_at_a_time = feed.source, threading.Lock()
+    source, searches = feed.source, threading.Lock()
 
     def answer(content: bytes, kind: str = "application/json") -> Response:
         return Response(content, media_type=kind, headers=SECURITY)
@@ -211,10 +211,10 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
     def graph(request: Request) -> Response:
         return answer(source.graph())
 
-    def asked(work: Callable[[Any], Any]) -> Callable[[Request], Response]:
+    def asked(work: Callable[[Any], Any], lock: threading.Lock = searches) -> Callable[[Request], Response]:
         def handler(request: Request) -> Response:
             try:
-                with one_at_a_time:  # a search takes memory
+                with lock:  # one at a time: a search takes memory
                     return answer(msgspec.json.encode(work(request.query_params)))
             except CrossStreamError as error:
                 problem = {"code": error.code, "what": error.what, "next": error.next}
@@ -222,14 +222,21 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
 
         return handler
 
-    def rows(query: Any) -> Any:
+    def batch(query: Any) -> int | None:
         as_of = query.get("as_of", "")
-        store = source.open(query.get("store", ""), int(as_of) if as_of.isdecimal() else None)
+        return int(as_of) if as_of.isdecimal() else None
+
+    def rows(query: Any) -> Any:
+        store = source.open(query.get("store", ""), batch(query))
         operation = query.get("operation", "all")
         return browser.rows(store, operation, query.get("key", ""), query.get("to", ""), source.rows)
 
     def changes(query: Any) -> Any:
         return browser.changes(source.open, source.log, query.get("store", ""), query.get("key", ""))
+
+    def why(query: Any) -> Any:
+        store, as_of = source.open(query.get("store", ""), batch(query)), batch(query)
+        return browser.reason(store, source.why, query.get("key", ""), query.get("place", ""), as_of)
 
     routes = [
         Route("/", page),
@@ -241,6 +248,7 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
         Route("/api/stores", asked(lambda query: source.stores())),
         Route("/api/rows", asked(rows)),
         Route("/api/changes", asked(changes)),
+        Route("/api/why", asked(why, threading.Lock())),
     ]
     return Starlette(routes=routes, middleware=[Middleware(_Guard, token=token)])
 

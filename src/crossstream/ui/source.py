@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from crossstream.errors import CrossStreamError
+from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.metrics.observation import Done, Observation, by_store, skew_of
+from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
 from crossstream.query.store import StoreReader
+from crossstream.recompute.why import Why
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import LocalRoot, StateRoot
+from crossstream.ui.browser import Explain
 from crossstream.ui.drawing import Drawing, encoded
 from crossstream.ui.history import History, Rates
 
 LAST, GRAPH, HISTORY = "ui/last.json", "ui/graph.json", "ui/history.bin"
 """Files in the state folder: what was seen last, the drawing, the course."""
 
+WHY_SECONDS = 10.0
+"""How long the topics may be read for a row."""
 KEEP_SECONDS = 10.0
 """How often what is seen is written to the state folder."""
 STALE_SECONDS = 30.0
@@ -29,39 +35,57 @@ LIVE_ROWS, FOLDER_ROWS = 200_000, 5_000_000
 """The largest store that is searched for a range or prefix: in the driver, and in a process for the page alone."""
 
 
-class Source:
+class Source(ABC):
     """What the server asks. ``rows``: the largest store that may be searched."""
 
     rows = FOLDER_ROWS
 
-    def __init__(self, state: StateRoot) -> None:
+    def __init__(self, state: StateRoot, explain: Explain | None = None) -> None:
         self.state = state
+        self._explain = explain
         self.log = BatchLog(state)
         self.history = History(state.here / HISTORY)
 
+    @abstractmethod
     def observe(self) -> Observation:
         """The application now, or as it was seen last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def graph(self) -> bytes:
         """The drawing as JSON; ``null`` if it is not known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, name: str, as_of: int | None) -> StoreReader:
         """A queryable store."""
-        raise NotImplementedError
+
+    def why(self, name: str, key: Any, as_of: int | None) -> Why:
+        """The records that made a row. Raises `ConfigError` CS-281 where the application's functions are missing."""
+        if self._explain is None:
+            raise ConfigError(
+                "the functions of the application, which say what made a row, are not in its state",
+                code="CS-281",
+                next=f"start the page with `crossstream ui {self.state} --app app.py`, or run "
+                f"`crossstream why app.py {self.state} {name} KEY`",
+            )
+        return self._explain(name, key, as_of)
 
     def stores(self) -> dict[str, Any]:
         """The queryable stores, and the batches that they can be read as of."""
         application = application_of(self.state)
         named = [
-            {"name": name, "key": one.key.name, "value": one.value.name}
+            {
+                "name": name,
+                "key": one.key.name,
+                "value": one.value.name,
+                "by_time": ByTime.is_of(one.kind),
+            }
             for name, one in sorted(application.readers.items())
         ]
         return {"stores": named, "batches": self.log.commits()}
 
     def keep(self, seen: Observation, *, last: bool = False) -> None:
         """Takes in what was observed; ``last``: nothing follows."""
+        return
 
     def close(self) -> None:
         """Closes files."""
@@ -84,8 +108,9 @@ class LiveSource(Source):
         drawing: Drawing,
         opened: Callable[[str, int | None], StoreReader],
         is_ours: Callable[[], bool],
+        explain: Explain | None = None,
     ) -> None:
-        super().__init__(state)
+        super().__init__(state, explain)
         self.history = History(state.here / HISTORY, rights)
         self._observe = observe
         self._opened = opened
@@ -119,10 +144,16 @@ class LiveSource(Source):
 
 
 class FolderSource(Source):
-    """A state folder: what an application with the page wrote there last, or what its commits say."""
+    """A state folder: what an application with the page wrote there last, or what its commits say.
 
-    def __init__(self, state: StateRoot) -> None:
-        super().__init__(state)
+    ``explain``, ``drawing``: of the application, where its file is known.
+    """
+
+    def __init__(
+        self, state: StateRoot, explain: Explain | None = None, drawing: Drawing | None = None
+    ) -> None:
+        super().__init__(state, explain)
+        self._drawing = drawing
         self._known: tuple[int, Observation] | None = None
         application_of(state)
 
@@ -141,6 +172,8 @@ class FolderSource(Source):
         return msgspec.structs.replace(self._known[1], time=now)
 
     def graph(self) -> bytes:
+        if self._drawing is not None:
+            return encoded(self._drawing)
         try:
             content = self.state.read(GRAPH)
             return msgspec.json.encode(msgspec.json.decode(content, type=Drawing))

@@ -289,8 +289,10 @@ def resolve(
     if right.rows:
         there = ~puts.changes.value.missing()
         exists = there | (kind == "left")
+        partners = np.zeros(right.rows, np.int64)
         for lefts, primary, own, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
             referred[rows] = True
+            partners += np.bincount(rows, minlength=right.rows)
             joined = _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
             if headers is not None:
                 of_rows = _of_present(puts.changes.headers, puts.changes.value)
@@ -298,6 +300,7 @@ def resolve(
                 joined = _with_headers(joined, headers_of(headers, own, of_rows))
             yield joined
         asked[1].count(there, there & referred)
+        asked[1].most = max(asked[1].most, int(partners.max()))
 
 
 def _with_headers(joined: Joined, headers: Column | None) -> Joined:

@@ -233,9 +233,9 @@ function show() {
   const dropped = Object.entries(seen.dropped).flatMap(([operator, reasons]) => Object.entries(reasons).map(([reason, number]) => [operator || "topics", reason, number]));
   dropped.sort((one, other) => other[2] - one[2]);
   table($("dropped"), ["dropped by", "reason", "#records"], dropped.map(([operator, reason, number]) => [operator, reason, whole.format(number)]), { none: "nothing was dropped" });
-  const joins = Object.entries(seen.unmatched).map(([join, number]) => [join, number, seen.matched[join] || 0]);
+  const joins = Object.entries(seen.unmatched).map(([join, number]) => [join, number, seen.matched[join] || 0, seen.fan_out[join]]);
   joins.sort((one, other) => other[1] - one[1]);
-  table($("unmatched"), ["join", "#unmatched", "#matched"], joins.map(([join, no, yes]) => [join, whole.format(no), whole.format(yes)]));
+  table($("unmatched"), ["join", "#unmatched", "#matched", "#fan-out"], joins.map(([join, no, yes, most]) => [join, whole.format(no), whole.format(yes), most === undefined ? "–" : whole.format(most)]));
 
   const stores = Object.keys(seen.state_rows).map((name) => [name, seen.state_rows[name], seen.state_bytes[name], seen.skew[name]]);
   stores.sort((one, other) => other[2] - one[2]);
@@ -383,13 +383,13 @@ function operation() {
   $("key-label").hidden = chosen === "all";
   $("to-label").hidden = chosen !== "range";
   $("key-label").firstChild.textContent = { get: "Key ", range: "From ", prefix: "Prefix ", all: "Key " }[chosen];
-  $("changes").hidden = chosen !== "get";
+  $("changes").hidden = $("ask-why").hidden = chosen !== "get";
 }
-async function ask(path, values) {
+async function ask(path, values, place = $("answer")) {
   const answer = await fetch(`${path}?${new URLSearchParams(values)}`);
   const content = await answer.json();
   if (answer.ok) return content;
-  $("answer").replaceChildren(make("p", { class: "bad" }, `${content.what} (${content.code})`), make("p", { class: "quiet" }, content.next || ""));
+  place.replaceChildren(make("p", { class: "bad" }, `${content.what} (${content.code})`), make("p", { class: "quiet" }, content.next || ""));
   return null;
 }
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 1).replace(/\n\s*/g, " "));
@@ -400,6 +400,7 @@ function columns(rows) {
   return names.length <= 12 ? names : null;
 }
 async function showRows() {
+  $("why").replaceChildren();
   const chosen = $("operation").value;
   const answer = await ask("/api/rows", { store: $("store").value, operation: chosen, key: chosen === "all" ? "" : $("key").value, to: $("to").value, as_of: $("as-of").value });
   if (!answer) return;
@@ -407,8 +408,15 @@ async function showRows() {
   const head = make("tr", {}, make("th", {}, "key"), ...(names || ["value"]).map((name) => make("th", {}, name)));
   const body = answer.rows.map(([key, value]) => {
     const cells = names ? names.map((name) => (name in value ? cut(value[name]) : "")) : [cut(value)];
-    const row = make("tr", { class: "link", tabindex: 0, title: "show the changes of this key" }, make("td", {}, cut(key)), ...cells.map((cell) => make("td", {}, cell)));
-    const open = () => { $("operation").value = "get"; operation(); $("key").value = typeof key === "string" ? key : JSON.stringify(Array.isArray(key) ? key[0] : key && key.key !== undefined ? key.key : key); showChanges(); };
+    const row = make("tr", { class: "link", tabindex: 0, title: "why it is so, and how it changed" }, make("td", {}, cut(key)), ...cells.map((cell) => make("td", {}, cell)));
+    const open = () => {
+      const [own, ...times] = byTime() ? key : [key];
+      $("operation").value = "get";
+      operation();
+      $("key").value = typeof own === "string" ? own : JSON.stringify(own);
+      showChanges();
+      showWhy(times);
+    };
     row.addEventListener("click", open);
     row.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
     return row;
@@ -422,6 +430,38 @@ async function showChanges() {
     make("td", {}, one.rows.length ? one.rows.map(([key, value]) => (one.rows.length > 1 ? `${text(key)}: ` : "") + cut(value)).join("\n") : "no row")));
   const range = answer.batches.length ? `Kept are batches ${answer.batches[0]} to ${answer.batches[1]}; a line for each that changed the row of ${$("key").value}.` : "no batch is kept";
   $("answer").replaceChildren(make("p", { class: "quiet" }, range), make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "batch"), make("th", {}, "committed"), make("th", {}, "row"))), make("tbody", {}, ...body)));
+}
+function byTime() { const one = stores.find((store) => store.name === $("store").value); return one !== undefined && one.by_time; }
+
+// -- why a row is what it is
+
+let question = 0;
+async function showWhy(times = []) {
+  const place = $("why"), mine = (question += 1);
+  place.replaceChildren(make("p", { class: "quiet" }, "looking for the records of this row in the topics …"));
+  const answer = await ask("/api/why", { store: $("store").value, key: $("key").value, place: times.join(","), as_of: $("as-of").value }, place);
+  if (!answer || mine !== question) return;
+  const key = [$("key").value, ...times].join(" ");
+  const many = answer.records === 1 ? "1 record" : `${whole.format(answer.records)} records`;
+  const head = answer.value === null ? `no row ${key}` : `${key} = ${cut(answer.value)}`;
+  const said = [...(answer.ended ? [`It ended: ${answer.ended}`] : []), ...answer.notes];
+  const made = answer.value === null ? "" : answer.exact ? `made by ${many}; without any of them it is another row` : many;
+  place.replaceChildren(make("h3", {}, `Why ${head}`), make("p", { class: "quiet" }, [made, `after batch ${answer.batch}`].filter(Boolean).join(", ")),
+    ...said.map((one) => make("p", { class: "warning" }, one)), make("ul", {}, step(answer.step, new Set())));
+}
+function step(one, before) {
+  const line = one.line ? one.line.split("/").slice(-1)[0] : "";
+  const item = make("li", {}, make("b", {}, one.operator), make("span", { class: "kind" }, one.kind), make("span", { class: "quiet", title: one.line || "" }, line));
+  if (before.has(one.operator)) { item.append(make("span", { class: "quiet" }, " see above")); return item; }
+  before.add(one.operator);
+  if (one.note) item.append(make("span", { class: "warning" }, ` ${one.note}`));
+  const below = one.records.map((record) => make("li", { class: "record" }, make("code", {}, `${text(record.key)} = ${cut(record.value)}`),
+    make("div", { class: "quiet" }, [`${record.topic}, partition ${record.partition}, offset ${whole.format(record.offset)}`, moment(record.timestamp), record.batch === null ? "" : `batch ${record.batch}`].filter(Boolean).join(" · "))));
+  if (one.count > one.records.length) below.push(make("li", { class: "more" }, `and ${whole.format(one.count - one.records.length)} more records`));
+  if (!one.records.length) for (const [key, value] of one.rows) item.append(make("div", {}, make("span", { class: "quiet" }, "gives "), make("code", {}, `${text(key)} = ${cut(value)}`)));
+  below.push(...one.inputs.map((input) => step(input, before)));
+  if (below.length) item.append(make("ul", {}, ...below));
+  return item;
 }
 function openStore(name) {
   if (![...$("store").options].some((one) => one.value === name)) return;
@@ -453,7 +493,8 @@ $("zoom-out").addEventListener("click", () => { zoom /= 1.2; resize(); });
 $("zoom-fit").addEventListener("click", () => fit(0.1));
 $("operation").addEventListener("change", operation);
 $("query").addEventListener("submit", (event) => { event.preventDefault(); showRows(); });
-$("changes").addEventListener("click", showChanges);
+$("changes").addEventListener("click", () => { $("why").replaceChildren(); showChanges(); });
+$("ask-why").addEventListener("click", () => showWhy());
 for (const place of ["phases", ...PLOTS.map((one) => one[0])]) hover($(place));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
