@@ -1,9 +1,9 @@
 """Fields of Avro that nothing reads: passed over all at once where payloads look alike.
 
-    Story: the `source` of ten fields in each event of Debezium has the same lengths in almost every record. The first
-    payload gives a pattern: which bytes must be equal (lengths, branches), and which may be anything (what is in them).
-    Payloads of that pattern need one step for all these fields. Where most have another one, each half of the fields is
-    tried by itself, down to single fields.
+Story: the `source` of ten fields in each event of Debezium has the same lengths in almost every record. The first
+payload gives a pattern: which bytes must be equal (lengths, branches), and which may be anything (what is in them).
+Payloads of that pattern need one step for all these fields. Where most have another one, each half of the fields is
+tried by itself, down to single fields.
 """
 
 from __future__ import annotations

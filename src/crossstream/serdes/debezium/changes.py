@@ -17,6 +17,7 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from crossstream.errors import SerdeError, type_and_text
+from crossstream.serdes import arrays
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.convert import bad, convert
@@ -157,9 +158,7 @@ def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Ma
 
 
 def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mapping[str, int]]:
-    first, last = int(rows[0]), int(rows[-1])
-    together = last - first == len(rows) - 1
-    data = reading.value.slice(first, len(rows)) if together else reading.value.take(pa.array(rows))
+    data = _records(reading.value, rows)
     quick = reading.format.quick(data) if isinstance(reading.format, JsonEvents) else None
     if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
         return (part,), {}
@@ -192,6 +191,15 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mappin
     if TRUNCATE in kinds and reading.settings.truncate == "delete":
         parts.append(_truncates(reading, rows, np.flatnonzero(ops == TRUNCATE), events))
     return parts, passed
+
+
+def _records(data: pa.LargeBinaryArray, rows: np.ndarray) -> pa.LargeBinaryArray:
+    """Some of the records, none of which is null; no copy, if only empty ones are between them, as tombstones."""
+    positions = arrays.offsets(data)
+    begins, ends = positions[rows], positions[rows + 1]
+    if (begins[1:] == ends[:-1]).all():
+        return arrays.binary_array(np.append(begins, ends[-1]), arrays.content(data))
+    return data.take(pa.array(rows))
 
 
 def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
@@ -250,7 +258,9 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
     if events.rows is None:
         wire = calls.encode_series(settings.stored, struct_of(columns, len(put)))
     else:
-        wire = put_frames(INTERNAL_ID, events.rows.take(pa.array(put)) if len(put) < len(events.rows) else events.rows)
+        wire = put_frames(
+            INTERNAL_ID, events.rows.take(pa.array(put)) if len(put) < len(events.rows) else events.rows
+        )
     return Part(
         rows[put],
         _encoded_keys(settings, columns),
