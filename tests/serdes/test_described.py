@@ -346,7 +346,7 @@ class TestAvroAndTheRegistry:
     def test_messages_are_made_of_the_files_that_describe_them(self) -> None:
         from google.protobuf.source_context_pb2 import SourceContext  # type: ignore[import-untyped]
 
-        serde = serdes.confluent_protobuf(REGISTRY, SourceContext)
+        serde = serdes.confluent_protobuf(SourceContext, REGISTRY)
         plain, row = read_back(serde), serde.serialize(SourceContext(file_name="a"))
         assert plain.name == serde.name
         assert type(plain.deserialize(row)) is not SourceContext

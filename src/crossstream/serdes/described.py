@@ -168,9 +168,9 @@ def _of_registry(described: Described, given: Mapping[str, Serde]) -> Serde:
         parse(described.text, described.references)
         return ConfluentAvro(registry, described.text, references=described.references)
     if described.kind == "confluent_json":
-        return ConfluentJson(registry, made(described.sides[0], given), None)
+        return ConfluentJson(registry=registry, inner=made(described.sides[0], given), schema=None)
     if described.kind == "confluent_protobuf":
-        return ConfluentProtobuf(message_class(described.text, described.files), registry)
+        return ConfluentProtobuf(message=message_class(described.text, described.files), registry=registry)
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 
