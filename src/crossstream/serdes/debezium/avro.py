@@ -161,7 +161,7 @@ def _reading(
     row, checked = record_of(fields["after"]), None
     if needed is not None and row is not None:
         checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
-    if checked is None:
+    if checked is None or needed is None:
         node = _only(writer, set(ENVELOPE), inside)
         return _Reading(resolved(_without_texts(writer, set(ENVELOPE), inside), node), meaning)
     keys = set(settings.keys)

@@ -163,8 +163,7 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mappin
     if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
         return (part,), {}
     events = reading.format.events(data)
-    kinds = set(events.ops)
-    ops = np.array(events.ops, dtype=object) if len(kinds) > 1 else np.full(len(events.ops), *kinds)
+    ops, kinds = np.array(events.ops, dtype=object), set(events.ops)
     passed: dict[str, int] = {}
     if NOT_A_ROW in kinds:
         passed["no-change-event"] = int((ops == NOT_A_ROW).sum())
