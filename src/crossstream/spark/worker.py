@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
+from crossstream.planning.steps import SinkStep
 from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
 from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.stores import FolderStores, GlobalTables
@@ -92,6 +93,19 @@ class Held:
         """Between two pieces of work: state and blocks that have been read need not stay in memory."""
         give_back((str(self.stores.root.here), BLOCKS))
 
+    def connect(self) -> None:
+        """Opens the client that writes to Kafka: it connects while the first records are read.
+
+        Otherwise the first flush of each worker waits for half a second.
+        """
+        connection = self.job.connection
+        is_staged = hasattr(connection, "staging_writer") or hasattr(connection, "stage_in")
+        if connection is None or is_staged:
+            return
+        if any(isinstance(step, SinkStep) for step in self.job.plan.steps):
+            self.writer = connection.writer()
+            self.writer.open()
+
     def input(self) -> Input:
         if self.reader is None:
             assert self.job.connection is not None
@@ -115,6 +129,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
+        _held[run_id].connect()
         gc.freeze()  # Spark collects garbage after every task: it need not look at what stays
     return _held[run_id]
 
