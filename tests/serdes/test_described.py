@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.query.text import parse_key
 from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.commit_log import BatchLog
@@ -158,6 +159,7 @@ def test_types_of_columns_are_data(dtype: pl.DataType) -> None:
         ("schema", {"struct": {"a": "Object"}}),
         ("schema", {"struct": {"a": "os.system"}}), ("schema", {"eval": "1"}), ("schema", {"struct": 7}),
         ("schema", {"datetime": ["us", "no/zone", 3]}), ("pickled", None), ("left_or_right", None),
+        ("avro", None), ("confluent_avro", None), ("confluent_json", None), ("confluent_protobuf", None),
     ],
 )  # fmt: skip
 def test_what_describes_no_serde_is_damage(kind: str, columns: Any) -> None:
@@ -304,6 +306,139 @@ class TestOpeningAStore:
             app.process_available()
             assert app.store("rows").get("a") == order
             assert app.store("pairs").get("a") == ["b", "c"]
+
+
+REGISTRY = "mock://described"
+SHOP = {"type": "record", "name": "Shop", "fields": [{"name": "city", "type": "string"}]}
+PART = {"type": "record", "name": "Part", "fields": [{"name": "shop", "type": "Shop"}]}
+
+
+class TestAvroAndTheRegistry:
+    @pytest.mark.parametrize(
+        "serde",
+        [
+            serdes.avro("long"),
+            serdes.avro(SHOP),
+            serdes.confluent_avro(REGISTRY, SHOP),
+            serdes.confluent_avro(REGISTRY, PART, references={"shop": json.dumps(SHOP)}),
+            serdes.confluent_avro("http://described:8081", SHOP),
+            serdes.windowed(serdes.avro("string"), 1000),
+        ],
+        ids=lambda serde: serde.name,
+    )
+    def test_a_schema_is_all_that_it_takes(self, serde: serdes.Serde) -> None:
+        assert read_back(serde) == serde
+
+    @pytest.mark.parametrize(
+        "serde",
+        [
+            serdes.avro(Place),
+            serdes.confluent_avro(REGISTRY, Place),
+            serdes.confluent_json(REGISTRY, Place),
+        ],
+        ids=lambda serde: serde.name,
+    )
+    def test_without_the_class_rows_are_dicts(self, serde: serdes.Serde) -> None:
+        plain, row = read_back(serde), serde.serialize(Place(7, "Bern"))
+        assert plain.deserialize(row) == {"shop": 7, "city": "Bern"}
+        assert plain.serialize({"city": "Bern", "shop": 7}) == row
+
+    def test_messages_are_made_of_the_files_that_describe_them(self) -> None:
+        from google.protobuf.source_context_pb2 import SourceContext  # type: ignore[import-untyped]
+
+        serde = serdes.confluent_protobuf(SourceContext, REGISTRY)
+        plain, row = read_back(serde), serde.serialize(SourceContext(file_name="a"))
+        assert plain.name == serde.name
+        assert type(plain.deserialize(row)) is not SourceContext
+        assert plain.deserialize(row).file_name == "a"
+        assert plain.serialize(plain.deserialize(row)) == row
+
+    @pytest.mark.parametrize(
+        "registry",
+        [
+            "http://ada:secret@described:8081/?token=secret",
+            {"url": "http://described:8081/", "basic.auth.user.info": "ada:secret"},
+        ],
+    )
+    def test_what_is_secret_stays_with_the_application(self, registry: Any) -> None:
+        for serde in (serdes.confluent_avro(registry, SHOP), serdes.confluent_json(registry, Place)):
+            text = msgspec.json.encode(describe(serde)).decode()
+            assert "http://described:8081/" in text
+            assert "secret" not in text
+
+    @pytest.mark.parametrize("bound", [False, True], ids=["written here", "as read from a topic"])
+    def test_a_store_opens_without_its_serdes(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: bool
+    ) -> None:
+        key, value = serdes.confluent_avro(REGISTRY, "long"), serdes.confluent_avro(REGISTRY, Place)
+        to_topic: Any = value
+        sent = to_topic.written_to("rows", False) if bound else value
+        builder = cs.StreamsBuilder()
+        builder.table("rows", cs.Consumed(key=key, value=value), cs.Materialized(store="rows"))
+        writer = Writer(tmp_path, builder.build())
+        writer.run({"rows": [(key.serialize(7) or b"", sent.serialize(Place(7, "Bern")), 1)]})
+        writer.close()
+        assert cs.open_store(tmp_path, "rows").get(7) == {"shop": 7, "city": "Bern"}
+        (row,) = call(capsys, "query", tmp_path, "rows", "get", "7", "--format", "json").lines
+        assert row == {"key": 7, "value": {"shop": 7, "city": "Bern"}}
+        (listed,) = call(capsys, "query", tmp_path, "--format", "json").lines
+        assert listed["rows"] == 1
+
+    def test_a_table_of_debezium_opens(self, tmp_path: Path) -> None:
+        builder = cs.StreamsBuilder()
+        source = cs.debezium(Place, key="shop", registry=REGISTRY)
+        builder.table("places", source=source, materialized=cs.Materialized(store="places"))
+        events: Any = serdes.confluent_avro(
+            REGISTRY,
+            {
+                "type": "record",
+                "name": "Envelope",
+                "fields": [
+                    {"name": "before", "type": ["null", serdes_schema(Place)]},
+                    {"name": "after", "type": ["null", "Place"]},
+                    {"name": "op", "type": "string"},
+                ],
+            },
+        )
+        event = events.written_to("places", False).serialize(
+            {"before": None, "after": {"shop": 7, "city": "Bern"}, "op": "c"}
+        )
+        writer = Writer(tmp_path, builder.build())
+        writer.run({"places": [(b"", event, 1)]})
+        writer.close()
+        assert list(cs.open_store(tmp_path, "places").all()) == [(7, {"shop": 7, "city": "Bern"})]
+
+
+def serdes_schema(kind: type) -> Any:
+    from crossstream.serdes.avro_schema import schema_text
+
+    return json.loads(schema_text(kind))
+
+
+@pytest.mark.parametrize(
+    ("serde", "text", "key"),
+    [
+        (serdes.avro("long"), "7", 7),
+        (serdes.avro("string"), "a b", "a b"),
+        (serdes.avro("string"), "7", "7"),
+        (serdes.avro("string"), '"7"', "7"),
+        (serdes.avro(SHOP), '{"city": "Bern"}', {"city": "Bern"}),
+        (
+            serdes.avro({"type": "string", "logicalType": "uuid"}),
+            "6f1e7a5e-0000-4000-8000-000000000001",
+            UUID("6f1e7a5e-0000-4000-8000-000000000001"),
+        ),
+        (serdes.confluent_json(REGISTRY), '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_a_key_as_it_is_typed(serde: serdes.Serde, text: str, key: Any) -> None:
+    found = parse_key(serde, text)
+    assert serde.serialize(found) == serde.serialize(key)
+
+
+def test_a_key_that_the_schema_does_not_take() -> None:
+    with pytest.raises(cs.ConfigError, match="'x' is not a key of this store"):
+        parse_key(serdes.avro("long"), "x")
 
 
 def test_every_reader_of_a_folder_is_data(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
+from crossstream.serdes.avro_serde import Avro, ConfluentAvro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
+from crossstream.serdes.registry_json import ConfluentJson
 
 _BASE64 = "base64"
 
@@ -91,6 +93,10 @@ def _key(serde: Serde, text: str) -> Any:
     name = serde.name
     if isinstance(serde, LeftOrRightSerde):
         return _left_or_right(serde, text.encode())
+    if isinstance(serde, ConfluentJson):
+        return _key(serde.inner, text)
+    if isinstance(serde, Avro | ConfluentAvro):
+        return _avro_key(serde, text)
     if name.startswith("json"):
         with suppress(SerdeError):
             key = serde.deserialize(text.encode())
@@ -108,6 +114,17 @@ def _key(serde: Serde, text: str) -> Any:
     if name == "boolean":
         return {"true": True, "false": False}[text.lower()]
     return from_plain(serde, text)
+
+
+def _avro_key(serde: Serde, text: str) -> Any:
+    """What the text is as JSON if the schema takes it, else the text itself, or the UUID that it is."""
+    for read in (json.loads, str, UUID):
+        with suppress(ValueError, SerdeError):
+            key = read(text)
+            serde.serialize(key)
+            if key is not None:
+                return key
+    raise ValueError("the schema of the keys does not take it")
 
 
 def _left_or_right(serde: LeftOrRightSerde, text: bytes) -> LeftOrRight:

@@ -32,14 +32,19 @@ EMPTY_ITEMS = 1000
 
 
 class Record(Reader):
-    """``steps``: for every field of the writer its reader, and the number of the reader's field it becomes."""
+    """``steps``: for every field of the writer its reader, and the number of the reader's field it becomes.
+
+    ``whole``: a further column, of this name, with the bytes of the record as it was written.
+    """
 
     steps: Sequence[tuple[Reader, int | None]] = ()
     constants: dict[int, Column] = {}  # noqa: RUF012
+    whole: str | None = None
 
     def read(self, cursor: Cursor) -> Column:
         if not len(cursor):
             return self.empty()
+        start = cursor.pos
         cursor.depth += 1
         if cursor.depth > DEEPEST:
             cursor.fail(np.ones(len(cursor), np.bool_), self.path, f"more than {DEEPEST} levels")
@@ -58,7 +63,10 @@ class Record(Reader):
             found[target] = one.new_from_index(0, rows) if isinstance(one, pl.Series) else (one or []) * rows
         fields = self.node.fields
         if self.column is not None:
-            return struct_of({one.name: found[at] for at, one in enumerate(fields)}, len(cursor))  # type: ignore[misc]
+            columns = {one.name: found[at] for at, one in enumerate(fields)}
+            if self.whole is not None:
+                columns[self.whole] = cursor.bytes_at(start, np.maximum(cursor.pos - start, 0))
+            return struct_of(columns, len(cursor))  # type: ignore[arg-type]
         lists = [objects(found[at], one.node) for at, one in enumerate(fields)]
         names = [one.name for one in fields]
         return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]

@@ -15,6 +15,7 @@ from crossstream.serdes.avro_objects import Column
 from crossstream.serdes.avro_read import EMPTY_ITEMS, Items, Record, Union, Wrapped, decoded
 from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
 from crossstream.serdes.avro_single import Reader, Single
+from crossstream.serdes.avro_skip import Skipped, number_at
 
 _PROMOTED = {
     "int": ("long", "float", "double"),
@@ -91,11 +92,19 @@ class _Resolver:
                     )
                 else:
                     made.constants = {**made.constants, at: default_column(one)}
-        steps = []
+        steps: list[tuple[Reader, int | None]] = []
+        skipped: list[tuple[Node, Reader]] = []
         for one in writer.fields:
             target = targets.get(one.name)
             node = None if reader is None or target is None else reader.fields[target].node
-            steps.append((self.resolve(one.node, node, below(path, one.name)), target))
+            step = self.resolve(one.node, node, below(path, one.name))
+            if target is None:
+                if not skipped:
+                    steps.append((Skipped(skipped, path), None))
+                skipped.append((one.node, step))
+            else:
+                steps.append((step, target))
+                skipped = []
         made.steps = steps
         return made
 
@@ -225,7 +234,7 @@ def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int
         branches = [skipper(part, known) for part in node.parts]
 
         def skip_union(data: Any, at: int, end: int) -> int:
-            branch, at = _number(data, at, end)
+            branch, at = number_at(data, at, end)
             return branches[branch](data, at, end) if 0 <= branch < len(branches) and at <= end else end + 1
 
         return skip_union
@@ -235,9 +244,9 @@ def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int
 
         def skip_items(data: Any, at: int, end: int) -> int:
             while at <= end:
-                count, at = _number(data, at, end)
+                count, at = number_at(data, at, end)
                 if count < 0:
-                    _, at = _number(data, at, end)
+                    _, at = number_at(data, at, end)
                     count = -count
                 if count == 0 or at > end:
                     return at
@@ -250,24 +259,12 @@ def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int
             return at
 
         return skip_items
-    return lambda data, at, end: _number(data, at, end)[1]
+    return lambda data, at, end: number_at(data, at, end)[1]
 
 
 def _skip_sized(data: Any, at: int, end: int) -> int:
-    size, at = _number(data, at, end)
+    size, at = number_at(data, at, end)
     return at + size if size >= 0 else end + 1
-
-
-def _number(data: Any, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return 0, end + 1
 
 
 # -- defaults ---------------------------------------------------------------------------------------------

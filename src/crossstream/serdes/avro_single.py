@@ -131,15 +131,22 @@ def _integer(reader: Single, cursor: Cursor) -> Column:
     return pl.Series(value.astype(np.int32) if reader.writer.kind == "int" else value)
 
 
+def limits(logical: str) -> tuple[int, int]:
+    """The lowest number that a date or time may be, and the one behind the highest."""
+    if logical == "date":
+        return _FIRST, _LAST + 1
+    day = _DAY * _per_second(logical)
+    return (0, day) if logical.startswith("time-") else (_FIRST * day, (_LAST + 1) * day)
+
+
+def _per_second(logical: str) -> int:
+    return _UNITS.get(logical.rpartition("-")[2], 1)
+
+
 def _moment(reader: Single, cursor: Cursor, value: Any, logical: str) -> pl.Series:
     """Dates and times, which are refused beyond the years that Python has."""
-    per_second = _UNITS.get(logical.rpartition("-")[2], 1)
-    if logical == "date":
-        low, high = _FIRST, _LAST + 1
-    elif logical.startswith("time-"):
-        low, high = 0, _DAY * per_second
-    else:
-        low, high = _FIRST * _DAY * per_second, (_LAST + 1) * _DAY * per_second
+    low, high = limits(logical)
+    per_second = _per_second(logical)
     if len(value) and not low <= int(value.min()) <= int(value.max()) < high:
         wrong = (value < low) | (value >= high)
         cursor.fail(wrong, reader.path, f"a {logical} beyond its range")

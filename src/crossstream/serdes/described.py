@@ -15,12 +15,17 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import CrossStreamError, StateError
+from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.avro_schema import parse
+from crossstream.serdes.avro_serde import Avro, ConfluentAvro
 from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
+from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_json import ConfluentJson
+from crossstream.serdes.registry_protobuf import ConfluentProtobuf, message_class, shipped
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import WindowedSerde
 
@@ -39,12 +44,16 @@ _NAMED = MappingProxyType(
 
 
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed"
-    or "own".
+    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed",
+    "avro", "confluent_avro", "confluent_json", "confluent_protobuf" or "own".
 
     ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
     the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these
     windows.
+
+    ``text``: the schema of Avro, or the full name of a message; ``references``: the schemas that it refers to, by name;
+    ``files``: those that describe the message, serialised. ``registry``: the URL of a schema registry, without secrets;
+    it is asked for rows that are stored as they were read from a topic.
     """
 
     name: str
@@ -53,6 +62,10 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     is_plain: bool = False
     sides: tuple[Described, ...] = ()
     size: int | None = None
+    text: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    files: tuple[bytes, ...] = ()
+    registry: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -79,6 +92,18 @@ def describe(serde: Serde) -> Described:
         dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
         fits = dtype is not None and serde.unfit_for_keys is None and is_plain(serde, dtype)
         return Described(name, "class", None if dtype is None else as_data(dtype), fits)
+    if isinstance(serde, Avro):
+        return Described(name, "avro", text=serde.schema)
+    if isinstance(serde, ConfluentAvro) and serde.schema is not None:
+        url = serde.registry.public_url
+        return Described(name, "confluent_avro", text=serde.schema, references=serde.references, registry=url)
+    if isinstance(serde, ConfluentJson):
+        url = serde.registry.public_url
+        return Described(name, "confluent_json", sides=(describe(serde.inner),), registry=url)
+    if isinstance(serde, ConfluentProtobuf):
+        _, _, message, files = shipped(serde.message)
+        url = serde.registry.public_url
+        return Described(name, "confluent_protobuf", text=message, files=files, registry=url)
     return Described(name, "own")
 
 
@@ -105,7 +130,7 @@ def made(described: Described, given: Mapping[str, Serde]) -> Serde:
         )
     try:
         return _made(described, given)
-    except StateError:
+    except (StateError, ConfigError):  # as of a package that is not installed
         raise
     except Exception as error:  # whatever is in the file
         raise StateError(
@@ -124,11 +149,28 @@ def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
         return LeftOrRightSerde(left, right)
     if described.kind == "windowed":
         return WindowedSerde(made(described.sides[0], given), described.size)
+    if described.kind == "avro":
+        parse(described.text)
+        return Avro(described.text)
+    if described.kind.startswith("confluent_"):
+        return _of_registry(described, given)
     dtype = None if described.columns is None else of_data(described.columns)
     if described.kind == "schema" and dtype is not None:
         return SchemaJson(dtype)
     if described.kind == "class" and (dtype is None or isinstance(dtype, pl.Struct)):
         return PlainJson(described.name, dtype, described.is_plain)
+    raise ValueError(f"it is of the kind {described.kind!r}")
+
+
+def _of_registry(described: Described, given: Mapping[str, Serde]) -> Serde:
+    registry = RegistrySettings.at(described.registry)
+    if described.kind == "confluent_avro":
+        parse(described.text, described.references)
+        return ConfluentAvro(registry, described.text, references=described.references)
+    if described.kind == "confluent_json":
+        return ConfluentJson(registry=registry, inner=made(described.sides[0], given), schema=None)
+    if described.kind == "confluent_protobuf":
+        return ConfluentProtobuf(message=message_class(described.text, described.files), registry=registry)
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 

@@ -123,11 +123,27 @@ class RegistrySettings:
         if not isinstance(url, str) or not url.startswith(("http://", "https://", "mock://")):
             raise _unusable(f"{refusals.show(url)} is not the URL of a schema registry")
         patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience")
-        items = tuple(sorted(values.items()))
-        digest = hashlib.sha256(repr((items, patience)).encode()).hexdigest()
-        settings = cls(re.sub(r"//[^/@,]*@", "//", url), digest, patience, items)
+        settings = cls._made(values, patience)
         connection(settings, client)
         return settings
+
+    @classmethod
+    def at(cls, url: str) -> RegistrySettings:
+        """A registry that is asked only where a record needs it. Raises ValueError for what is no URL of one."""
+        if not url.startswith(("http://", "https://", "mock://")):
+            raise ValueError(f"{url!r} is not the URL of a schema registry")
+        return cls._made({"url": url}, to_milliseconds("30 seconds", "patience"))
+
+    @classmethod
+    def _made(cls, values: Mapping[str, Any], patience: int) -> RegistrySettings:
+        items = tuple(sorted(values.items()))
+        digest = hashlib.sha256(repr((items, patience)).encode()).hexdigest()
+        return cls(re.sub(r"//[^/@,]*@", "//", values["url"]), digest, patience, items)
+
+    @property
+    def public_url(self) -> str:
+        """The URL without what may be secret: names, passwords and parameters."""
+        return re.sub(r"[?#][^,]*", "", self.url)
 
 
 def _unusable(what: str) -> ConfigError:

@@ -459,6 +459,11 @@ def received(message: Shipped) -> Any:
             return found
     except (ImportError, AttributeError):
         pass
+    return message_class(full_name, files, shared=True)
+
+
+def message_class(full_name: str, files: Sequence[bytes], *, shared: bool = False) -> Any:
+    """The class of a message, made of the files that describe it. ``shared``: the one of the whole process."""
     try:
         from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
     except ImportError as error:
@@ -467,7 +472,7 @@ def received(message: Shipped) -> Any:
             code="CS-201",
             next='pip install "crossstream[protobuf]"',
         ) from error
-    pool = descriptor_pool.Default()
+    pool = descriptor_pool.Default() if shared else descriptor_pool.DescriptorPool()
     for file in files:
         pool.AddSerializedFile(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))

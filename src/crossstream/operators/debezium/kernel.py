@@ -65,7 +65,7 @@ def complete(
     gone = events.value.missing()
     left_out = np.asarray(events.extra[UNAVAILABLE])
     if settings.ordered_by is None and not left_out.any():
-        return _complete_already(view, changes, events, h, order, first, group, gone)
+        return _complete_already(view, changes, h, order, first, group, gone)
     stored = view.lookup(h[first], take(events.key.wire(), first))
     before = Values(events.value.serde, wire=stored.gather("value"))
     there = stored.found & ~before.missing()
@@ -94,7 +94,6 @@ def complete(
 def _complete_already(
     view: Snapshot,
     changes: Changes,
-    events: Changes,
     hashes: np.ndarray,
     order: np.ndarray,
     first: np.ndarray,
@@ -106,18 +105,17 @@ def _complete_already(
     asked = np.flatnonzero(gone[first])
     if len(asked):
         rows = first[asked]
-        found = view.lookup(hashes[rows], take(events.key.wire(), rows))
+        found = view.lookup(hashes[rows], take(changes.key.wire(), order[rows]))
         there[asked] = found.found
         there[asked[found.found]] = (
             found.gather("value").is_valid().to_numpy(zero_copy_only=False)[found.found]
         )
-    effective = ~gone | _previous(np.arange(events.rows), gone, group, there)
-    last = np.append(first[1:], events.rows) - 1
-    values = events.value.wire()
+    effective = ~gone | _previous(np.arange(changes.rows), gone, group, there)
+    last = np.append(first[1:], changes.rows) - 1
     columns: dict[str, Column] = {
         "h": hashes[first],
-        "key": take(events.key.wire(), first),
-        "value": take(values, last),
+        "key": take(changes.key.wire(), order[first]),
+        "value": take(changes.value.wire(), order[last]),
         "ts": np.full(len(first), NO_POSITION),
         "gone": gone[last].astype(np.uint8),
     }

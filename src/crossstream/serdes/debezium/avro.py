@@ -10,19 +10,21 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes.avro_read import decoded
+from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import Node as AvroNode
-from crossstream.serdes.avro_schema import References, parse
+from crossstream.serdes.avro_schema import References, parse, record_of
+from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
+from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.json_shapes import Field
@@ -45,13 +47,19 @@ ENVELOPE = ("op", "before", "after", "source", "ts_ms")
 
 @dataclass(frozen=True, slots=True)
 class AvroEvents:
-    """Events of a topic in Avro (`Format`)."""
+    """Events of a topic in Avro (`Format`). ``needed``: the fields of rows that are asked for as columns."""
 
     settings: Debezium
+    needed: frozenset[str]
 
     def events(self, data: pa.LargeBinaryArray) -> Events:
-        column, meaning = self._read(data, is_key=False)
-        fields = _parts(column)
+        column, reading = self._read(data, is_key=False, needed=self.needed)
+        fields, meaning, rows = _parts(column), reading.meaning, None
+        if reading.checked is not None:
+            rows = cut_rows(fields["after"], reading.checked, self.settings)
+            if rows is None:
+                column, _ = self._read(data, is_key=False)
+                fields = _parts(column)
         path = self.settings.ordered_by
         if "op" in fields and "after" in fields:
             places = None if path is None else _place(fields, path)
@@ -59,9 +67,8 @@ class AvroEvents:
                 Columns(fields.get(name), meaning.inner.get(name, NO_SCHEMA), self.settings)
                 for name in ("before", "after")
             )
-            return Events(
-                fields["op"].cast(pl.String).to_list(), before, after, _numbers(places, path, len(column))
-            )
+            ops = fields["op"].cast(pl.String).to_list()
+            return Events(ops, before, after, _numbers(places, path, len(column)), rows)
         rows = Columns(column, meaning, self.settings)
         if not any(field.name in fields for field in self.settings.fields):
             raise bad("the record is neither a change event nor a row: it has none of the declared fields")
@@ -70,8 +77,8 @@ class AvroEvents:
         return Events(ops, rows, rows, _numbers(found[0] if found else None, path, len(column)))
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
-        column, meaning = self._read(data, is_key=True)
-        names = self.settings.keys
+        column, reading = self._read(data, is_key=True)
+        meaning, names = reading.meaning, self.settings.keys
         if not isinstance(column.dtype, pl.Struct):
             if len(names) > 1:
                 raise bad("the key of the record is no record")
@@ -91,8 +98,10 @@ class AvroEvents:
         names = {parse(one.text, one.references).name.rpartition(".")[2] for one in schemas.values()}
         return bool(names & {"Heartbeat", "TransactionMetadataValue", "SchemaChangeValue"})
 
-    def _read(self, data: pa.LargeBinaryArray, *, is_key: bool) -> tuple[pl.Series, Logical]:
-        """The columns of records that have one schema."""
+    def _read(
+        self, data: pa.LargeBinaryArray, *, is_key: bool, needed: frozenset[str] | None = None
+    ) -> tuple[pl.Series, _Reading]:
+        """The columns of records that have one schema. ``needed``: of rows that can be cut out; None: all fields."""
         one, payload, head = only_id(data), data, FRAME
         if one is None:
             frames = split_frames(data)
@@ -107,13 +116,13 @@ class AvroEvents:
         for reason in unknown.values():
             raise bad(reason)
         schema = next(iter(schemas.values()))
-        reader, meaning = _reader(schema.text, schema.references, self.settings, is_key)
-        column, faults = decoded(reader, payload, head)
+        reading = _reading(schema.text, schema.references, self.settings, is_key, needed)
+        column, faults = decoded(reading.reader, payload, head)
         for reason in faults.values():
             raise bad(reason)
         if not isinstance(column, pl.Series):
             raise bad("a type that no column holds, such as a union of several types")
-        return column, meaning
+        return column, reading
 
 
 def _registry(settings: Debezium) -> RegistrySettings:
@@ -121,9 +130,19 @@ def _registry(settings: Debezium) -> RegistrySettings:
     return settings.registry
 
 
+class _Reading(NamedTuple):
+    """How records of a schema are read, and what their columns mean. ``checked``: as `checked_fields`; None: all fields
+    of rows are columns."""
+
+    reader: Reader
+    meaning: Logical
+    checked: Mapping[str, str] | None = None
+
+
 @lru_cache(maxsize=256)
-def _reader(text: str, references: References, settings: Debezium, is_key: bool) -> tuple[Any, Logical]:
-    """How records of a schema are read, and what their columns mean."""
+def _reading(
+    text: str, references: References, settings: Debezium, is_key: bool, needed: frozenset[str] | None
+) -> _Reading:
     writer = parse(
         _without_logical(text), tuple((name, _without_logical(other)) for name, other in references)
     )
@@ -133,14 +152,35 @@ def _reader(text: str, references: References, settings: Debezium, is_key: bool)
     meaning = _meaning(json.loads(text), "", names)
     wanted = {field.name for field in settings.fields}
     if is_key:
-        node = _only(writer, set(settings.keys))
-    elif writer.kind == "record" and {"op", "after"} <= {one.name for one in writer.fields}:
-        inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
-        node = _only(writer, set(ENVELOPE), inside)
-        writer = _without_texts(writer, set(ENVELOPE), inside)
-    else:
+        return _Reading(resolved(writer, _only(writer, set(settings.keys))), meaning)
+    fields = {one.name: one.node for one in writer.fields}
+    if not {"op", "after"} <= fields.keys():
         node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
-    return resolved(writer, node), meaning
+        return _Reading(resolved(writer, node), meaning)
+    inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
+    row, checked = record_of(fields["after"]), None
+    if needed is not None and row is not None:
+        checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
+    if checked is None or needed is None:
+        node = _only(writer, set(ENVELOPE), inside)
+        return _Reading(resolved(_without_texts(writer, set(ENVELOPE), inside), node), meaning)
+    keys = set(settings.keys)
+    node = _only(writer, set(ENVELOPE), {**inside, "before": keys, "after": keys | needed | set(checked)})
+    writer = _without_texts(writer, set(ENVELOPE), {**inside, "before": keys})
+    reader = resolved(writer, node)
+    _keep_whole(reader, [one.name for one in node.fields].index("after"))
+    return _Reading(reader, meaning, checked)
+
+
+def _keep_whole(events: Reader, after: int) -> None:
+    """Makes a reader of events give the bytes of rows, too."""
+    assert isinstance(events, Record)
+    row = next(step for step, target in events.steps if target == after)
+    for one in (row, *(row.branches if isinstance(row, Union) else ())):
+        if isinstance(one, Record | Union) and isinstance(one.column, pl.Struct):
+            one.column = pl.Struct([*one.column.fields, pl.Field(WHOLE, pl.Binary)])
+        if isinstance(one, Record):
+            one.whole = WHOLE
 
 
 def _without_logical(text: str) -> str:

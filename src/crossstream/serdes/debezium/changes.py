@@ -17,6 +17,7 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from crossstream.errors import SerdeError, type_and_text
+from crossstream.serdes import arrays
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.convert import bad, convert
@@ -36,6 +37,7 @@ from crossstream.serdes.debezium.settings import Debezium, default_of, filler
 from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import encode_rows
 from crossstream.serdes.json_shapes import Field, column
+from crossstream.serdes.registry import INTERNAL_ID, put_frames
 
 _OF_ROWS = ("CS-401", "CS-402", "CS-403")
 """The codes of errors about single records; others are about a type, or a registry that is away."""
@@ -91,7 +93,7 @@ def unwrap(
 ) -> Unwrapped:
     """Reads the records of a range. ``fields``: those that are needed as columns; None: all."""
     needed = [one.name for one in settings.fields if fields is None or one.name in fields]
-    form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings)
+    form = JsonEvents(settings) if settings.registry is None else AvroEvents(settings, frozenset(needed))
     reading = _Reading(settings, form, key, value, needed)
     piece = PIECE[settings.registry is not None]
     there = value.is_valid().to_numpy(zero_copy_only=False)
@@ -105,13 +107,13 @@ def unwrap(
     return Unwrapped(whole, dict(reading.passed), sorted(reading.bad))
 
 
-Read = Callable[[_Reading, np.ndarray], tuple[Part | None, Mapping[str, int]]]
+Read = Callable[[_Reading, np.ndarray], tuple[Sequence[Part], Mapping[str, int]]]
 
 
 def _halved(reading: _Reading, rows: np.ndarray, read: Read) -> None:
     """Reads records; halves them if that fails, until bad ones stand alone."""
     try:
-        part, passed = read(reading, rows)
+        parts, passed = read(reading, rows)
     except Exception as error:  # a record may be anything
         if not _is_of_rows(error):
             raise
@@ -126,8 +128,7 @@ def _halved(reading: _Reading, rows: np.ndarray, read: Read) -> None:
             reading.bad.append((int(rows[0]), reason))
         return
     reading.passed.update(passed)
-    if part is not None:
-        reading.parts.append(part)
+    reading.parts.extend(parts)
 
 
 def _is_of_rows(error: Exception) -> bool:
@@ -147,21 +148,20 @@ def _is_other(reading: _Reading, row: int) -> bool:
         return False
 
 
-def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
+def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mapping[str, int]]:
     keyed = rows[reading.key.take(pa.array(rows)).is_valid().to_numpy(zero_copy_only=False)]
     dropped = {"null-key": len(rows) - len(keyed)}
     if not len(keyed):
-        return None, dropped
-    return _deletes(reading, keyed, _record_keys(reading, keyed), np.full(len(keyed), NO_POSITION)), dropped
+        return (), dropped
+    keys = _record_keys(reading, keyed)
+    return (_deletes(reading, keyed, keys, np.full(len(keyed), NO_POSITION)),), dropped
 
 
-def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[str, int]]:
-    first, last = int(rows[0]), int(rows[-1])
-    together = last - first == len(rows) - 1
-    data = reading.value.slice(first, len(rows)) if together else reading.value.take(pa.array(rows))
+def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mapping[str, int]]:
+    data = _records(reading.value, rows)
     quick = reading.format.quick(data) if isinstance(reading.format, JsonEvents) else None
     if quick is not None and (part := _quickly(reading, rows, quick)) is not None:
-        return part, {}
+        return (part,), {}
     events = reading.format.events(data)
     ops, kinds = np.array(events.ops, dtype=object), set(events.ops)
     passed: dict[str, int] = {}
@@ -189,9 +189,16 @@ def _events(reading: _Reading, rows: np.ndarray) -> tuple[Part | None, Mapping[s
         parts.append(_deleted(reading, rows, np.flatnonzero(ops == DELETE), events))
     if TRUNCATE in kinds and reading.settings.truncate == "delete":
         parts.append(_truncates(reading, rows, np.flatnonzero(ops == TRUNCATE), events))
-    if not parts:
-        return None, passed
-    return _together(parts), passed
+    return parts, passed
+
+
+def _records(data: pa.LargeBinaryArray, rows: np.ndarray) -> pa.LargeBinaryArray:
+    """Some of the records, none of which is null; no copy, if only empty ones are between them, as tombstones."""
+    positions = arrays.offsets(data)
+    begins, ends = positions[rows], positions[rows + 1]
+    if (begins[1:] == ends[:-1]).all():
+        return arrays.binary_array(np.append(begins, ends[-1]), arrays.content(data))
+    return data.take(pa.array(rows))
 
 
 def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
@@ -239,16 +246,24 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
             "capture.mode=change_streams_update_full"
         )
     columns, unavailable = {}, np.zeros(len(put), np.int64)
+    asked = {*reading.needed, *settings.keys}
     for one in settings.fields:
+        if events.rows is not None and one.name not in asked:
+            continue
         series, left_out = _column(settings, put, events, one)
         columns[one.name] = series
         if left_out is not None:
             unavailable |= left_out.astype(np.int64) << settings.unavailable.index(one.name)
-    struct = struct_of(columns, len(put))
+    if events.rows is None:
+        wire = calls.encode_series(settings.stored, struct_of(columns, len(put)))
+    else:
+        wire = put_frames(
+            INTERNAL_ID, events.rows.take(pa.array(put)) if len(put) < len(events.rows) else events.rows
+        )
     return Part(
         rows[put],
         _encoded_keys(settings, columns),
-        calls.encode_series(settings.stored, struct),
+        wire,
         struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
         np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
@@ -261,7 +276,7 @@ def _column(
     """A column of the rows after the changes, and where it is unavailable; None: nowhere."""
     raw = events.after.column(put, one)
     left_out, value = None, settings.unavailable_value or ""
-    if one.name in settings.unavailable:
+    if one.name in settings.unavailable and events.rows is None:
         left_out = _left_out(raw.series, value)
     if left_out is None:
         return _checked(settings, raw, one), None

@@ -40,12 +40,17 @@ class Image(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Change events of one form. ``positions``: places in the log of the database, if they are asked for."""
+    """Change events of one form. ``positions``: places in the log of the database, if they are asked for.
+
+    ``rows``: the rows after the changes as payloads of the table's serde, where they are in the events; then ``after``
+    has only the columns that are asked for, and no value is left out.
+    """
 
     ops: Sequence[str]
     before: Image
     after: Image
     positions: np.ndarray | None
+    rows: pa.LargeBinaryArray | None = None
 
 
 class Format(Protocol):
