@@ -1,6 +1,6 @@
 """Spark's JVM: its settings, the archive of its classes, and a JVM that starts before its session is wanted.
 
-Both shorten a start (decision 0039). Nothing heavy is imported here, PySpark least of all: the JVM loads while this
+Both shorten a start (decision 0037). Nothing heavy is imported here, PySpark least of all: the JVM loads while this
 process still imports the rest.
 """
 
@@ -92,7 +92,7 @@ def archive_of_classes() -> Path | None:
         return None
     try:
         home = Path(java).resolve().parents[1]
-        parts = (home, (home / "release").read_text(encoding="utf-8"), jars, jars.stat().st_mtime_ns)
+        parts = (home, (home / "release").read_text(encoding="utf-8"), jars, int(jars.stat().st_mtime))
         folder = cache_directory() / "jvm"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -148,12 +148,13 @@ class EarlyJvm:
     def begin(cls, given: Mapping[str, str]) -> EarlyJvm | None:
         """Starts one for a session with these settings.
 
-        None where something else may decide how Spark starts, and at a first start: a JVM that was not needed would
-        write an archive of too few classes.
+        None where something else may decide how Spark starts, or PySpark is in use; and at a first start: a JVM that
+        was not needed would write an archive of too few classes.
         """
         settings = settings_of(given)
         if (
-            any(name in os.environ for name in _ELSEWHERE)
+            "pyspark" in sys.modules
+            or any(name in os.environ for name in _ELSEWHERE)
             or not _is_local(settings.get("spark.master", "local"))
             or _AT_EXIT in settings[JAVA_OPTIONS]
         ):

@@ -33,6 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Spark whose JVM says where it listens, and waits until its input ends."""
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     for name in jvm._ELSEWHERE:
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "spark"
@@ -85,6 +86,12 @@ def test_without_a_cache_there_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "a cache").write_text("a file")
     assert archive_of_classes() is None
     assert settings_of({})[JAVA_OPTIONS] == jvm.DEFAULTS[JAVA_OPTIONS]
+
+
+@pytest.mark.usefixtures("spark_home")
+def test_a_process_that_uses_pyspark_begins_no_jvm_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", jvm)
+    assert EarlyJvm.begin({JAVA_OPTIONS: ""}) is None
 
 
 @pytest.mark.usefixtures("spark_home")
@@ -178,7 +185,8 @@ import crossstream as cs
 from crossstream import serdes
 
 def loud(value):
-    return value.upper() + os.environ.get("SET_BY_THE_FILE", "")
+    is_early = "crossstream-jvm-" in os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]  # inherited from the JVM
+    return f"{value.upper()} {is_early} {os.environ.get('SET_BY_THE_FILE')}"
 
 builder = cs.StreamsBuilder()
 words = builder.stream("words", cs.Consumed(key=serdes.string(), value=serdes.string()))
@@ -200,7 +208,7 @@ def test_a_run_with_an_early_jvm_and_a_damaged_archive(tmp_path: Path, first: st
     world.append("words", [("k", "a", 1)])
     done = run(tmp_path, world, first)
     assert done.returncode == 0, done.stderr
-    assert world.table("loud") == {"k": "A!" if first else "A"}
+    assert world.table("loud") == {"k": "A False !" if first else "A True None"}
     assert [json.loads(line)["rows"] for line in done.stdout.splitlines()] == [1]
 
 
@@ -243,4 +251,4 @@ def test_an_archive_is_written_and_used(tmp_path: Path) -> None:
         while not (archive.exists() and archive.stat().st_size) and time.monotonic() < end:
             time.sleep(0.2)
         assert archive.stat().st_size > 10 << 20
-    assert world.table("loud") == {"k0": "A", "k1": "A"}
+    assert world.table("loud") == {"k0": "A False None", "k1": "A True None"}

@@ -16,14 +16,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.jvm import DEFAULTS as DEFAULTS
-from crossstream.jvm import (
-    JAVA_OPTIONS,
-    EarlyJvm,
-    archive_of_classes,
-    prepare_environment,
-    settings_of,
-)
+from crossstream.jvm import JAVA_OPTIONS, EarlyJvm, archive_of_classes, prepare_environment, settings_of
 from crossstream.spark.early import check_settings
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
 
