@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.jvm import JAVA_OPTIONS, EarlyJvm, archive_of_classes, prepare_environment, settings_of
+from crossstream.jvm import EarlyJvm, archive_of_classes, prepare_environment, settings_of
 from crossstream.spark.early import check_settings
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
 
@@ -82,8 +82,8 @@ def make_session(
         warm_up(session.sparkContext)
         return session
     except Exception as error:
-        if JAVA_OPTIONS not in settings and (archive := archive_of_classes()) is not None:
-            archive.unlink(missing_ok=True)  # the next start does without: it may be damaged
+        if SparkContext._gateway is None and (archive := archive_of_classes()) is not None:
+            archive.unlink(missing_ok=True)  # the JVM did not start: the archive may be damaged
         if SparkContext._active_spark_context is not None:
             with suppress(OSError, Py4JError):  # its JVM may be what has ended
                 SparkContext._active_spark_context.stop()
