@@ -165,6 +165,10 @@ class EarlyJvm:
         except OSError:
             return None  # the session says what is wrong
 
+    def note_environment(self) -> None:
+        """Takes the environment of now for that of the JVM: libraries have set what they set in the workers, too."""
+        self._environment = dict(os.environ)
+
     def fits(self, settings: Mapping[str, str]) -> bool:
         """Whether a JVM that is started now, for a session with these settings, would be the same."""
         return (

@@ -139,6 +139,8 @@ def test_it_does_not_fit_another_environment(monkeypatch: pytest.MonkeyPatch) ->
     with begun() as early:
         monkeypatch.setenv("SECRET_OF_A_FUNCTION", "x")
         assert not early.fits(settings_of({"spark.driver.memory": "1g"}))
+        early.note_environment()  # it was a library
+        assert early.fits(settings_of({"spark.driver.memory": "1g"}))
 
 
 @pytest.mark.usefixtures("spark_home")

@@ -44,6 +44,8 @@ def run_file(arguments: Namespace, early: EarlyJvm | None) -> int:
 
     0 when it was stopped or, with ``--once``, is done; `TEMPORARY` for a failure that another start may not meet.
     """
+    if early is not None:
+        early.note_environment()  # Polars has changed it
     return run_loaded(load(arguments.file), arguments, early)[0]
 
 
