@@ -284,6 +284,7 @@ def _run(commands: Commands) -> None:
         "Runs the topology that a Python file builds. It is a Topology, a StreamsBuilder, or a function that "
         "returns one. Its name is topology, builder or build, or the one given (app.py:name). The settings are "
         "the StreamsConfig named config, if there is one; the options below override it.",
+        runs="begin:main",
     )
     parser.add_argument("file", metavar=FILE)
     parser.add_argument("--once", action="store_true", help="process the records of this moment, then exit")

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, TextIO
 
 from crossstream.errors import CrossStreamError
-from crossstream.storage.files import PRIVATE, make_folder, opener, rights_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -198,11 +197,15 @@ class SparkOutput:
         """The file with Spark's log lines; None if there were none."""
         return self._log if self._logged else None
 
+    def follow(self, pipe: int) -> None:
+        """Sorts also what processes print that were started before."""
+        threading.Thread(target=self._read, args=(pipe,), name="spark output", daemon=True).start()
+
     @contextmanager
     def inherited(self) -> Iterator[None]:
         """Processes that start in this block print into the pipe."""
         reading, writing = os.pipe()
-        threading.Thread(target=self._read, args=(reading,), name="spark output", daemon=True).start()
+        self.follow(reading)
         sys.stdout.flush()
         sys.stderr.flush()
         bypass = ExitStack()
@@ -255,6 +258,8 @@ class SparkOutput:
         return self._in_log
 
     def _keep(self, line: str) -> None:
+        from crossstream.storage.files import PRIVATE, make_folder, opener, rights_in
+
         try:
             if self._file is None:
                 rights = rights_in(self._log.parent) or PRIVATE

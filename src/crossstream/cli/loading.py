@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import sys
 import traceback
@@ -19,6 +18,7 @@ from typing import Any
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
 from crossstream.cli.arguments import refuse_without
+from crossstream.cli.begin import on_path, split
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 
@@ -100,9 +100,7 @@ def load(target: str) -> Loaded:
 
 
 def _split_target(target: str) -> tuple[Path, str | None]:
-    path, colon, name = target.rpartition(":")
-    if not colon or Path(target).exists():
-        path, name = target, ""
+    path, name = split(target)
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         next = "give the path of a Python file that builds a topology, such as app.py or app.py:name"
@@ -116,7 +114,7 @@ def execute(file: Path) -> ModuleType:
     Nothing can be imported from the module later. So pickle sends its functions to Spark's workers, and writes
     its classes to the state folder, by value: neither needs the file.
     """
-    _on_path(file.parent)
+    on_path(file.parent)
     name = "crossstream_app_" + re.sub(r"\W", "_", file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -151,15 +149,6 @@ class _Names(ModuleType):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         return self._vars
-
-
-def _on_path(folder: Path) -> None:
-    """Lets the file import its neighbours, in this process and in the workers on this machine."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if str(folder) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([*paths, str(folder)])
 
 
 def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:

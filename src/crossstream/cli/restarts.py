@@ -22,7 +22,7 @@ TEMPORARY = 75
 """The exit code of a failure that another start may not meet: EX_TEMPFAIL of sysexits.h."""
 HEALTHY_SECONDS = 300.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a restart; each one waits twice as long as the one before."""
+"""Seconds before the second restart in a row; each later one waits twice as long. The first comes at once."""
 PARENT = "CROSSSTREAM_RESTARTS"
 """The environment variable by which a process knows the one that starts it again."""
 
@@ -60,12 +60,12 @@ class _Supervisor:
                 signal.signal(number, handler)
 
     def _run(self) -> int:
-        left, pause = self.restarts, FIRST_PAUSE
+        left, pause = self.restarts, 0.0
         while True:
             began = time.monotonic()
             code = self._once()
             if time.monotonic() - began >= HEALTHY_SECONDS:
-                left, pause = self.restarts, FIRST_PAUSE
+                left, pause = self.restarts, 0.0
             if code >= 0 and code != TEMPORARY:
                 return code
             if self._stopped.is_set():
@@ -78,7 +78,7 @@ class _Supervisor:
             say(f"the application ended {how}; it starts again in {pause:g} s, {left} restarts are left")
             if self._stopped.wait(pause):
                 return 0
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause or FIRST_PAUSE, LONGEST_PAUSE)
 
     def _once(self) -> int:
         environment = {**os.environ, PARENT: str(os.getpid())}

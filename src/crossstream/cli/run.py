@@ -22,13 +22,15 @@ from typing import Any
 from crossstream.cli.arguments import DEAD_LETTER, kafka_settings, of_option
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load
-from crossstream.cli.restarts import TEMPORARY, is_orphaned, is_supervised, supervise
+from crossstream.cli.restarts import TEMPORARY, is_orphaned
 from crossstream.cli.views import View, make_view
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
+from crossstream.jvm import EarlyJvm
 from crossstream.spark import SparkStreams
 from crossstream.spark.errors import is_temporary
+from crossstream.spark.session import SHARED
 from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
@@ -37,17 +39,19 @@ PATIENCE_SECONDS = 0.2
 """The wait before it checks again whether the application ended or should stop."""
 
 
-def main(arguments: Namespace) -> int:
-    """Runs the topology of a file.
+def run_file(arguments: Namespace, early: EarlyJvm | None) -> int:
+    """Runs the topology of a file; ``early``: the JVM for its session.
 
     0 when it was stopped or, with ``--once``, is done; `TEMPORARY` for a failure that another start may not meet.
     """
-    if arguments.restarts and not is_supervised():
-        return supervise(arguments.words, arguments.restarts)
-    return run_loaded(load(arguments.file), arguments)[0]
+    if early is not None:
+        early.note_environment()  # Polars has changed it
+    return run_loaded(load(arguments.file), arguments, early)[0]
 
 
-def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]:
+def run_loaded(
+    loaded: Loaded, arguments: Namespace, early: EarlyJvm | None = None
+) -> tuple[int, SparkStreams]:
     """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
     # All that Spark reports: it goes to a file, which errors refer to.
@@ -58,6 +62,9 @@ def run_loaded(loaded: Loaded, arguments: Namespace) -> tuple[int, SparkStreams]
         view = make_view(arguments.format, out)
         log = root_of(config.state_path).here / "spark.log"
         output = SparkOutput(view.line, log, everything=arguments.debug)
+        if early is not None:
+            output.follow(early.output)
+            SHARED.early = early
         app.on_progress(view.batch)
         try:
             with _logged(view, debug=arguments.debug):

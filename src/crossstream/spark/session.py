@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -17,34 +16,9 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
+from crossstream.jvm import EarlyJvm, archive_of_classes, prepare_environment, settings_of
 from crossstream.spark.early import check_settings
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
-
-DEFAULTS: Mapping[str, str] = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "crossstream.spark.daemon",
-    "spark.executorEnv.POLARS_MAX_THREADS": "1",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.shuffle.compress": "false",
-    "spark.shuffle.spill.compress": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
-    "spark.sql.ui.retainedExecutions": "20",
-    "spark.ui.retainedJobs": "100",
-    "spark.ui.retainedStages": "200",
-    "spark.ui.retainedTasks": "2000",
-    "spark.cleaner.periodicGC.interval": "5min",
-    "spark.log.level": "ERROR",
-}
-"""What the engine sets where the user does not.
-
-The JVM moves blobs and schedules; it runs no code of ours that the optimising compiler could pay back. Without
-that compiler it needs less than half of the core time of a batch (decision 0009).
-"""
-
 
 _REPORTED_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """Loggers of what a failed task raised, in some eighty lines: the error of the batch has it all, as its cause."""
@@ -81,29 +55,35 @@ def found_session(settings: Mapping[str, Any]) -> SparkSession:
     return beside
 
 
-def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
+def make_session(
+    application_id: str, settings: Mapping[str, Any], early: EarlyJvm | None = None
+) -> SparkSession:
     """A session of our own, its Python workers started; ``settings`` of the user win.
 
+    ``early``: a JVM that was started for it, and is used if it fits.
     Raises `ConfigError` CS-230: no Java that Spark runs on, or Spark does not start.
     """
     check_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    prepare_environment()
     builder = SparkSession.builder.appName(application_id)
     if "spark.master" not in settings and "SPARK_MASTER" not in os.environ:
         builder = builder.master("local[*]")
-    merged: dict[str, Any] = {
-        **DEFAULTS,
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
-        **{name: str(value) for name, value in settings.items()},
-    }
+    merged = settings_of(settings)
+    if early is not None and not early.fits(merged):
+        early.end()
+        early = None
     try:
-        session = builder.config(map=merged).getOrCreate()
+        with nullcontext() if early is None else early.adopted():
+            session = builder.config(map=cast(dict[str, Any], merged)).getOrCreate()
+        if early is not None:
+            SparkContext._gateway.proc = early.process  # type: ignore[union-attr]  # the JVM ends with its input
         if "spark.log.level" not in settings:
             quiet(session.sparkContext)
         warm_up(session.sparkContext)
         return session
     except Exception as error:
+        if SparkContext._gateway is None and (archive := archive_of_classes()) is not None:
+            archive.unlink(missing_ok=True)  # the JVM did not start: the archive may be damaged
         if SparkContext._active_spark_context is not None:
             with suppress(OSError, Py4JError):  # its JVM may be what has ended
                 SparkContext._active_spark_context.stop()
@@ -235,12 +215,16 @@ def check_running(context: SparkContext) -> None:
 
 
 class SharedSession:
-    """Counts the applications that use the session made here. May be called from any thread."""
+    """Counts the applications that use the session made here. May be called from any thread.
+
+    ``early``: a JVM for the first session.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: SparkContext | None = None
         self._users = 0
+        self.early: EarlyJvm | None = None
 
     def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
         """A session on the context of this process, made if there is none; to be given to `release` once."""
@@ -251,7 +235,8 @@ class SharedSession:
                 session = found_session(settings)
             else:
                 check_settings(settings)
-                session = make_session(application_id, settings)
+                early, self.early = self.early, None
+                session = make_session(application_id, settings, early)
                 self._made, self._users = session.sparkContext, 0
             if session.sparkContext is self._made:
                 self._users += 1

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -304,15 +303,3 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-def cache_directory() -> Path:
-    """Where this machine keeps what can be fetched again: ``$CROSSSTREAM_CACHE``, else in the cache of the user."""
-    chosen = os.environ.get("CROSSSTREAM_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    try:
-        own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
-        return Path(tempfile.gettempdir()).absolute() / f"crossstream-{os.getuid()}"
-    return own.absolute() / "crossstream"

@@ -23,17 +23,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crossstream.cache import cache_directory
 from crossstream.errors import StateError
 from crossstream.storage.bucket import AWAY, Bucket, Uri, refused
-from crossstream.storage.files import (
-    PRIVATE,
-    Background,
-    Written,
-    cache_directory,
-    make_folder,
-    opener,
-    whole,
-)
+from crossstream.storage.files import PRIVATE, Background, Written, make_folder, opener, whole
 from crossstream.storage.lease import Lease
 
 SWEEP_SECONDS = 600.0
