@@ -201,10 +201,11 @@ class Silent:
 STEPS: dict[str, Arm] = {
     "while tasks write": before(StagingWriter, "flush"),
     "after a task has staged": after(StagingWriter, "flush"),
-    "before the batch is noted": before(BatchLog, "write_publication"),
-    "after it is noted": after(BatchLog, "write_publication"),
     "before the transaction": before(TransactionPublisher, "publish"),
     "in the transaction": after(transactions._Writer, "write"),
+    "all is stored": after(transactions._Writer, "store"),
+    "before the batch is noted": before(BatchLog, "write_publication"),
+    "after it is noted": after(BatchLog, "write_publication"),
     "after the transaction": after(TransactionPublisher, "publish"),
     "before the commit": before(BatchLog, "write_commit"),
     "after the commit": after(BatchLog, "write_commit"),
@@ -328,7 +329,7 @@ def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: P
 
 def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
     world.append("a")
-    world.run(before(TransactionPublisher, "publish"))
+    world.run(after(BatchLog, "write_publication"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionPublisher, "_read", lambda self: None)
         with pytest.raises(cs.StateError) as caught:
@@ -359,7 +360,7 @@ def test_a_copy_of_the_state_that_is_older_than_the_results_is_refused(
 
 def test_a_batch_that_was_noted_is_not_run_again(world: World, reader: KafkaReader) -> None:
     world.append("a")
-    world.run(before(TransactionPublisher, "publish"))
+    world.run(after(BatchLog, "write_publication"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OneProcess, "run", lambda *_: pytest.fail("it ran again"))
         world.run()
@@ -382,6 +383,30 @@ def test_a_record_that_is_too_large_says_so(world: World) -> None:
         publisher.close()
     assert caught.value.code == "CS-654"
     assert caught.value.where["topic"] == topic
+
+
+def test_a_batch_that_cannot_be_noted_leaves_no_transaction_open(world: World, reader: KafkaReader) -> None:
+    """Readers of committed records would wait for its end, and see nothing of what others write meanwhile."""
+    topic = f"{world.name}-counts"
+    publisher = TransactionPublisher(world.connection, world.name)
+    staging = StagingWriter(_Memory(), "t")
+    staging.write(topic, records((b"never", b"x")))
+    staging.flush()
+
+    def full() -> None:
+        raise cs.StateError("the disk is full", code="CS-706", where={}, next="make room")
+
+    try:
+        publisher.begin(topic, "state", -1)
+        with pytest.raises(cs.StateError, match="full"):
+            publisher.publish(topic, "state", 0, staging.staged, staging._storage.read, full)
+        writer = world.connection.writer()
+        writer.write(topic, records((b"a", (1).to_bytes(8, "big"))))
+        writer.flush()
+        writer.close()
+        assert world.counts(reader, 3) == [("a", 1)]
+    finally:
+        publisher.close()
 
 
 class _Memory(dict[str, Any]):
