@@ -307,7 +307,7 @@ class TransactionPublisher:
         for name, topic, *_ in staged:
             assert read is not None
             for records in pa.ipc.open_stream(read(name)):
-                self._writer.write(topic, records, records.column(PARTITION).to_numpy())
+                self._writer.write(topic, records, records.column(PARTITION).to_pylist())
         offsets = [KafkaPartition(self._topic, 0, 0, msgspec.json.encode(mark).decode())]
         try:
             self._writer.store()
