@@ -33,9 +33,7 @@ class Produced(list[tuple[bytes | None, bytes, int]]):
         return 0
 
 
-def produced(
-    rows: list[tuple[bytes | None, int]], given: bool, count: int | None, chunk: int
-) -> Produced:
+def produced(rows: list[tuple[bytes | None, int]], given: bool, count: int | None, chunk: int) -> Produced:
     """What a producer gets if the rows are written in chunks of this size; their values are their numbers."""
     to = Produced(count)
     writer = KafkaWriter(KafkaConnection("nowhere"))

@@ -3,9 +3,8 @@
 1. Tasks keep what they write in files of the state (`StagingWriter`).
 2. When the batch has run, the driver writes the files to Kafka in one transaction (`TransactionPublisher`). An offset
    of the group ``<application_id>.published``, in the same transaction, has the number of the batch in its metadata.
-3. While all that is stored, the disk is forced to keep the files. Then the driver notes in the batch log what it
-   publishes, with the commit of the batch.
-4. It commits the transaction, and then the batch.
+3. While brokers store that, the driver notes in the batch log what it publishes, with the commit of the batch.
+4. When both are done it commits the transaction, and then the batch.
 
 A start that finds no note runs the batch again: its transaction was not committed, and is ended. A start that finds a
 note without its commit looks at the mark: if it has the number of the batch, the transaction was committed, else the
@@ -20,6 +19,7 @@ producers of earlier runs; then the mark is read again. Source: KIP-98, KIP-447;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -221,22 +221,23 @@ class TransactionPublisher:
     ) -> None:
         """Writes what a batch has staged, unless its transaction was committed before. ``read``: a staged file.
 
-        ``note`` is called when all is stored, before the transaction is committed, perhaps again with another producer.
-        If it raises, the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-741 if the mark
+        ``note`` is called once, in another thread, and has returned before the transaction is committed. If it raises,
+        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-741 if the mark
         is lost, and what ``note`` raises.
         """
         self._topic = topic
+        with ThreadPoolExecutor(1, "crossstream note") as beside:
+            noted = beside.submit(note)
 
-        def once() -> None:
-            mark = self._ready(state)
-            if mark is None or mark.state != state:
-                raise _lost(self.application, topic, batch)
-            if mark.batch < batch:
-                self._transaction(Mark(state, batch), staged, read, note)
-            else:
-                note()
+            def once() -> None:
+                mark = self._ready(state)
+                if mark is None or mark.state != state:
+                    raise _lost(self.application, topic, batch)
+                if mark.batch < batch:
+                    self._transaction(Mark(state, batch), staged, read, noted.result)
+                noted.result()
 
-        self._attempt(once)
+            self._attempt(once)
 
     def close(self) -> None:
         """Closes the producer; no transaction of it is open."""
@@ -297,8 +298,9 @@ class TransactionPublisher:
         mark: Mark,
         staged: Sequence[StagedFrame],
         read: Callable[[str], pa.Buffer] | None = None,
-        note: Callable[[], None] = lambda: None,
+        ready: Callable[[], object] = lambda: None,
     ) -> None:
+        """``ready`` is called before the commit."""
         assert self._writer is not None
         self._writer.fit({frame[1] for frame in staged})
         producer, seconds = self._writer.open(), answer_seconds(self.connection)
@@ -313,7 +315,7 @@ class TransactionPublisher:
             self._writer.store()
             group = self._committer().consumer_group_metadata()
             answered(producer.send_offsets_to_transaction, offsets, group, seconds=seconds)
-            note()
+            ready()
             answered(producer.commit_transaction, seconds=seconds)
         except KafkaException:
             self._writer.check()  # says which record was refused
