@@ -33,12 +33,12 @@ class Produced(list[tuple[bytes | None, bytes, int]]):
         return 0
 
 
-def produced(rows: list[tuple[bytes | None, int]], given: bool, count: int | None, chunk: int) -> Produced:
+def produced(rows: list[tuple[bytes | None, int]], is_given: bool, count: int | None, chunk: int) -> Produced:
     """What a producer gets if the rows are written in chunks of this size; their values are their numbers."""
     to = Produced(count)
     writer = KafkaWriter(KafkaConnection("nowhere"))
     batch = records(*((key, b"%d" % number) for number, (key, _) in enumerate(rows)))
-    chosen = [partition for _, partition in rows] if given else None
+    chosen = [partition for _, partition in rows] if is_given else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(producer, "CHUNK", chunk)
         patch.setattr(producer, "WORTH_SORTING", 2)
@@ -56,14 +56,14 @@ def place(key: bytes | None, partition: int) -> object:
 
 @given(st.lists(st.tuples(KEYS, PARTITIONS), max_size=60), st.booleans(), st.integers(1, 50))
 def test_each_partition_gets_its_records_in_their_order(
-    rows: list[tuple[bytes | None, int]], given: bool, chunk: int
+    rows: list[tuple[bytes | None, int]], is_given: bool, chunk: int
 ) -> None:
     wanted: dict[object, list[tuple[bytes | None, bytes, int]]] = {}
     for number, (key, partition) in enumerate(rows):
-        chosen = partition if given else BY_KEY
+        chosen = partition if is_given else BY_KEY
         wanted.setdefault(place(key, chosen), []).append((key, b"%d" % number, chosen))
     found: dict[object, list[tuple[bytes | None, bytes, int]]] = {}
-    for key, value, partition in produced(rows, given, COUNT, chunk):
+    for key, value, partition in produced(rows, is_given, COUNT, chunk):
         found.setdefault(place(key, partition), []).append((key, value, partition))
     assert found == wanted
 
@@ -86,7 +86,7 @@ def test_nothing_changes_as_long_as_no_broker_says_how_many_partitions_there_are
 
 def test_a_partition_comes_at_one_go() -> None:
     rows: list[tuple[bytes | None, int]] = [(b"%d" % number, number % 3) for number in range(30)]
-    for given in (True, False):
-        places = [place(key, partition) for key, _, partition in produced(rows, given, COUNT, 100)]
+    for is_given in (True, False):
+        places = [place(key, partition) for key, _, partition in produced(rows, is_given, COUNT, 100)]
         changes = int(np.count_nonzero(np.diff(np.array(places))))
         assert changes == len(set(places)) - 1
