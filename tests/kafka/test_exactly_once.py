@@ -409,6 +409,29 @@ def test_a_batch_that_cannot_be_noted_leaves_no_transaction_open(world: World, r
         publisher.close()
 
 
+def test_a_note_that_failed_is_not_tried_again_by_the_next_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the disk has refused to keep is not forced a second time: the second note would rest on nothing."""
+    noted, transactions_begun = [], []
+
+    def full() -> None:
+        noted.append(1)
+        raise cs.StateError("the disk is full", code="CS-706", where={}, next="make room")
+
+    def transaction(_: Any, mark: Any, staged: Any, read: Any, ready: Any) -> None:
+        transactions_begun.append(mark)
+        if len(transactions_begun) == 1:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        ready()
+
+    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: transactions.Mark(state, -1))
+    monkeypatch.setattr(TransactionPublisher, "_transaction", transaction)
+    publisher = TransactionPublisher(KafkaConnection("nowhere"), "app")
+    with pytest.raises(cs.StateError, match="full"):
+        publisher.publish("topic", "state", 0, [], bytes, full)  # type: ignore[arg-type]
+    assert len(transactions_begun) == 2
+    assert noted == [1]
+
+
 class _Memory(dict[str, Any]):
     """Files in memory."""
 
