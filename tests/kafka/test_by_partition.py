@@ -22,9 +22,9 @@ PARTITIONS = st.integers(BY_KEY, COUNT - 1)
 class Produced(list[tuple[bytes | None, bytes, int]]):
     """A producer that keeps what it gets, and knows as many partitions as the test says."""
 
-    def __init__(self, count: int | None) -> None:
+    def __init__(self, known: int | None) -> None:
         super().__init__()
-        self.count = count
+        self.known = known
 
     def produce(self, topic: str, value: bytes, key: bytes | None, partition: int, *_: Any) -> None:
         self.append((key, value, partition))
@@ -42,7 +42,7 @@ def produced(rows: list[tuple[bytes | None, int]], is_given: bool, count: int | 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(producer, "CHUNK", chunk)
         patch.setattr(producer, "WORTH_SORTING", 2)
-        patch.setattr(writer._counts, "known", lambda topic, producer: to.count)
+        patch.setattr(writer._counts, "known", lambda topic, producer: to.known)
         writer._pass_on(to, "topic", batch, chosen)  # type: ignore[arg-type]
     return to
 

@@ -203,10 +203,10 @@ class KafkaWriter:
         chosen = None if partitions is None else np.asarray(partitions, np.int32)
         for start in range(0, records.num_rows, CHUNK):
             some = records.slice(start, CHUNK)
-            places = None if chosen is None else chosen[start : start + CHUNK]
+            goes = None if chosen is None else chosen[start : start + CHUNK]
             if some.num_rows >= WORTH_SORTING:
-                some, places = self._by_partition(producer, topic, some, places)
-            self._produce(producer, topic, _rows(some, places), some.column("headers"))
+                some, goes = self._by_partition(producer, topic, some, goes)
+            self._produce(producer, topic, _rows(some, goes), some.column("headers"))
             self._answer(producer, partial(producer.poll, 0))
             self._check(producer)
 
@@ -215,9 +215,8 @@ class KafkaWriter:
     ) -> tuple[pa.RecordBatch, Partitions | None]:
         """One partition after the other, the records of each in their order; without a key, in any partition's.
 
-        The client sends, and then frees, the records of one partition together. If those of several are made in turn,
-        their memory is freed in small pieces: then producing costs nearly twice as much. The client still chooses the
-        partition of records that have none.
+        The client keeps, sends and frees the records of a partition together. Where those of several come by turns, it
+        takes nearly twice the processor time. It still chooses the partition of records that have none.
         """
         goes = partitions
         if goes is None or (goes == BY_KEY).any():
