@@ -201,10 +201,11 @@ class Silent:
 STEPS: dict[str, Arm] = {
     "while tasks write": before(StagingWriter, "flush"),
     "after a task has staged": after(StagingWriter, "flush"),
-    "before the batch is noted": before(BatchLog, "write_publication"),
-    "after it is noted": after(BatchLog, "write_publication"),
     "before the transaction": before(TransactionPublisher, "publish"),
     "in the transaction": after(transactions._Writer, "write"),
+    "all is stored": after(transactions._Writer, "store"),
+    "before the batch is noted": before(BatchLog, "write_publication"),
+    "after it is noted": after(BatchLog, "write_publication"),
     "after the transaction": after(TransactionPublisher, "publish"),
     "before the commit": before(BatchLog, "write_commit"),
     "after the commit": after(BatchLog, "write_commit"),
@@ -328,7 +329,7 @@ def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: P
 
 def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
     world.append("a")
-    world.run(before(TransactionPublisher, "publish"))
+    world.run(after(BatchLog, "write_publication"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionPublisher, "_read", lambda self: None)
         with pytest.raises(cs.StateError) as caught:
@@ -359,11 +360,12 @@ def test_a_copy_of_the_state_that_is_older_than_the_results_is_refused(
 
 def test_a_batch_that_was_noted_is_not_run_again(world: World, reader: KafkaReader) -> None:
     world.append("a")
-    world.run(before(TransactionPublisher, "publish"))
+    world.run(after(BatchLog, "write_publication"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OneProcess, "run", lambda *_: pytest.fail("it ran again"))
         world.run()
-    assert world.counts(reader, 2) == [("a", 1)]
+    # The record of the transaction that was left open and its end, then those of the next one.
+    assert world.counts(reader, 4) == [("a", 1)]
 
 
 def test_a_record_that_is_too_large_says_so(world: World) -> None:
@@ -382,6 +384,53 @@ def test_a_record_that_is_too_large_says_so(world: World) -> None:
         publisher.close()
     assert caught.value.code == "CS-654"
     assert caught.value.where["topic"] == topic
+
+
+def test_a_batch_that_cannot_be_noted_leaves_no_transaction_open(world: World, reader: KafkaReader) -> None:
+    """Readers of committed records would wait for its end, and see nothing of what others write meanwhile."""
+    topic = f"{world.name}-counts"
+    publisher = TransactionPublisher(world.connection, world.name)
+    staging = StagingWriter(_Memory(), "t")
+    staging.write(topic, records((b"never", b"x")))
+    staging.flush()
+
+    def full() -> None:
+        raise cs.StateError("the disk is full", code="CS-706", where={}, next="make room")
+
+    try:
+        publisher.begin(topic, "state", -1)
+        with pytest.raises(cs.StateError, match="full"):
+            publisher.publish(topic, "state", 0, staging.staged, staging._storage.read, full)
+        writer = world.connection.writer()
+        writer.write(topic, records((b"a", (1).to_bytes(8, "big"))))
+        writer.flush()
+        writer.close()
+        assert world.counts(reader, 3) == [("a", 1)]
+    finally:
+        publisher.close()
+
+
+def test_a_note_that_failed_is_not_tried_again_by_the_next_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the disk has refused to keep is not forced a second time: the second note would rest on nothing."""
+    noted, transactions_begun = [], []
+
+    def full() -> None:
+        noted.append(1)
+        raise cs.StateError("the disk is full", code="CS-706", where={}, next="make room")
+
+    def transaction(_: Any, mark: Any, staged: Any, read: Any, ready: Any) -> None:
+        transactions_begun.append(mark)
+        if len(transactions_begun) == 1:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        ready()
+
+    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: transactions.Mark(state, -1))
+    monkeypatch.setattr(TransactionPublisher, "_transaction", transaction)
+    publisher = TransactionPublisher(KafkaConnection("nowhere"), "app")
+    with pytest.raises(cs.StateError, match="full"):
+        publisher.publish("topic", "state", 0, [], bytes, full)  # type: ignore[arg-type]
+    assert len(transactions_begun) == 2
+    assert noted == [1]
 
 
 class _Memory(dict[str, Any]):

@@ -33,11 +33,14 @@ from crossstream.kafka.client import (
     open_producer,
 )
 from crossstream.kafka.settings import KafkaSettings
+from crossstream.partitioning import Partitions, default_partitions
 from crossstream.records import decode_headers
 from crossstream.topics import check_name
 
-CHUNK = 4096
-"""Records made Python objects at once: few enough to stay in the cache."""
+CHUNK = 16_384
+"""Records made Python objects at once."""
+WORTH_SORTING = 512
+"""Fewer records at once are written in the order in which they come."""
 WAIT_SECONDS = 0.25
 IDLE_SECONDS = 1.0
 """After so long a producer may have lost its brokers unnoticed."""
@@ -197,12 +200,33 @@ class KafkaWriter:
     def _pass_on(
         self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
     ) -> None:
+        chosen = None if partitions is None else np.asarray(partitions, np.int32)
         for start in range(0, records.num_rows, CHUNK):
             some = records.slice(start, CHUNK)
-            rows = _rows(some, None if partitions is None else partitions[start : start + CHUNK])
-            self._produce(producer, topic, rows, some.column("headers"))
+            goes = None if chosen is None else chosen[start : start + CHUNK]
+            if some.num_rows >= WORTH_SORTING:
+                some, goes = self._by_partition(producer, topic, some, goes)
+            self._produce(producer, topic, _rows(some, goes), some.column("headers"))
             self._answer(producer, partial(producer.poll, 0))
             self._check(producer)
+
+    def _by_partition(
+        self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Partitions | None
+    ) -> tuple[pa.RecordBatch, Partitions | None]:
+        """One partition after the other, the records of each in their order; without a key, in any partition's.
+
+        The client keeps, sends and frees the records of a partition together. Where those of several come by turns, it
+        takes nearly twice the processor time. It still chooses the partition of records that have none.
+        """
+        goes = partitions
+        if goes is None or (goes == BY_KEY).any():
+            count = self._counts.known(topic, producer)
+            if count is None:
+                return records, partitions
+            by_key = default_partitions(records.column("key"), count)
+            goes = by_key if goes is None else np.where(goes == BY_KEY, by_key, goes)
+        order = np.argsort(goes.astype(np.uint16), kind="stable")
+        return records.take(pa.array(order)), None if partitions is None else partitions[order]
 
     def _produce(self, producer: Producer, topic: str, rows: Rows, cells: pa.Array) -> None:
         keys, values, partitions, timestamps = rows
@@ -292,12 +316,12 @@ class KafkaWriter:
             producer.flush(1.0)
 
 
-def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Rows:
+def _rows(records: pa.RecordBatch, partitions: Partitions | None) -> Rows:
     stamps = records.column("timestamp").to_numpy(zero_copy_only=False)
     return (
         records.column("key").to_pylist(),
         records.column("value").to_pylist(),
-        [BY_KEY] * records.num_rows if partitions is None else partitions,
+        [BY_KEY] * records.num_rows if partitions is None else partitions.tolist(),
         np.where(stamps == 0, 1, stamps).tolist(),
     )
 
@@ -311,7 +335,7 @@ class PartitionCounts:
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds
-        self._known: dict[str, tuple[int, float]] = {}
+        self._known: dict[str, tuple[int | None, float]] = {}
 
     def of(self, topic: str, producer: Producer, complaints: Complaints) -> int:
         """The number, at most `REFRESH_SECONDS` old while brokers answer.
@@ -321,6 +345,15 @@ class PartitionCounts:
         known, asked = self._known.get(topic, (None, 0.0))
         if known is None or monotonic() - asked >= REFRESH_SECONDS:
             known = self._ask(topic, producer, complaints, known)
+            self._known[topic] = known, monotonic()
+        return known
+
+    def known(self, topic: str, producer: Producer) -> int | None:
+        """The number as far as it is known, looked at as often; None if brokers have not answered yet."""
+        known, asked = self._known.get(topic, (None, -REFRESH_SECONDS))
+        if monotonic() - asked >= REFRESH_SECONDS:
+            answer = _ask_once(topic, producer, min(ASK_SECONDS, self._patience))
+            known = answer if isinstance(answer, int) else known
             self._known[topic] = known, monotonic()
         return known
 

@@ -1,14 +1,15 @@
 """Results into Kafka exactly once: each batch is one transaction, and leaves a mark with its number (decision 0036).
 
 1. Tasks keep what they write in files of the state (`StagingWriter`).
-2. When the batch has run, the driver notes in the batch log what it publishes, with the commit.
-3. It writes the files to Kafka in one transaction (`TransactionPublisher`). An offset of the group
-   ``<application_id>.published``, committed in the same transaction, has the number of the batch in its metadata.
-4. It commits the batch.
+2. When the batch has run, the driver writes the files to Kafka in one transaction (`TransactionPublisher`). An offset
+   of the group ``<application_id>.published``, in the same transaction, has the number of the batch in its metadata.
+3. While brokers store that, the driver notes in the batch log what it publishes, with the commit of the batch.
+4. When both are done it commits the transaction, and then the batch.
 
-A start that finds a note without its commit looks at the mark: if it has the number of the batch, the transaction was
-committed, else the files are published again. So the batch never runs again after step 2, and readers that read
-committed records see all of a batch or nothing of it.
+A start that finds no note runs the batch again: its transaction was not committed, and is ended. A start that finds a
+note without its commit looks at the mark: if it has the number of the batch, the transaction was committed, else the
+files are published again. So the batch never runs again after step 3, and readers that read committed records see all
+of a batch or nothing of it.
 
 A transaction whose end was not answered may be committed or not. librdkafka cannot find out, and could end the next one
 instead. So after any doubt another producer takes over: its ``init_transactions`` ends what is open, and fences
@@ -18,6 +19,7 @@ producers of earlier runs; then the mark is read again. Source: KIP-98, KIP-447;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -31,7 +33,7 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from crossstream.errors import SinkError, StateError
+from crossstream.errors import CrossStreamError, StateError
 from crossstream.kafka import errors as faults
 from crossstream.kafka.client import Complaints, logger, open_committer, open_producer
 from crossstream.kafka.producer import BY_KEY, KafkaWriter
@@ -188,6 +190,7 @@ class TransactionPublisher:
     _group: Consumer | None = None
     _known: Mark | None = None
     _topic: str = ""
+    _open: Producer | None = None
 
     def begin(self, topic: str, state: str, newest: int, *, restarts: bool = False) -> None:
         """Before the first batch of a run: marks the state, so that a mark that is missing later has been lost.
@@ -214,21 +217,27 @@ class TransactionPublisher:
         batch: int,
         staged: Sequence[StagedFrame],
         read: Callable[[str], pa.Buffer],
+        note: Callable[[], None] = lambda: None,
     ) -> None:
         """Writes what a batch has staged, unless its transaction was committed before. ``read``: a staged file.
 
-        Raises `SinkError` CS-651 to CS-654, and `StateError` CS-741 if the mark is lost.
+        ``note`` is called once, in another thread, and has returned before the transaction is committed. If it raises,
+        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-741 if the mark
+        is lost, and what ``note`` raises.
         """
         self._topic = topic
+        with ThreadPoolExecutor(1, "crossstream note") as beside:
+            noted = beside.submit(note)
 
-        def once() -> None:
-            mark = self._ready(state)
-            if mark is None or mark.state != state:
-                raise _lost(self.application, topic, batch)
-            if mark.batch < batch:
-                self._transaction(Mark(state, batch), staged, read)
+            def once() -> None:
+                mark = self._ready(state)
+                if mark is None or mark.state != state:
+                    raise _lost(self.application, topic, batch)
+                if mark.batch < batch:
+                    self._transaction(Mark(state, batch), staged, read, noted.result)
+                noted.result()
 
-        self._attempt(once)
+            self._attempt(once)
 
     def close(self) -> None:
         """Closes the producer; no transaction of it is open."""
@@ -244,7 +253,8 @@ class TransactionPublisher:
         while True:
             try:
                 return act()
-            except SinkError:
+            except CrossStreamError:
+                self._abort()
                 self._abandon()
                 raise
             except KafkaException as failed:
@@ -284,31 +294,42 @@ class TransactionPublisher:
         return self._group
 
     def _transaction(
-        self, mark: Mark, staged: Sequence[StagedFrame], read: Callable[[str], pa.Buffer] | None = None
+        self,
+        mark: Mark,
+        staged: Sequence[StagedFrame],
+        read: Callable[[str], pa.Buffer] | None = None,
+        ready: Callable[[], object] = lambda: None,
     ) -> None:
+        """``ready`` is called before the commit."""
         assert self._writer is not None
         self._writer.fit({frame[1] for frame in staged})
         producer, seconds = self._writer.open(), answer_seconds(self.connection)
         producer.begin_transaction()
+        self._open = producer
         for name, topic, *_ in staged:
             assert read is not None
             for records in pa.ipc.open_stream(read(name)):
-                chosen = records.column(PARTITION).to_pylist()
-                self._writer.write(topic, records, chosen)
-        note = msgspec.json.encode(mark).decode()
-        offsets = [KafkaPartition(self._topic, 0, 0, note)]
+                self._writer.write(topic, records, records.column(PARTITION).to_pylist())
+        offsets = [KafkaPartition(self._topic, 0, 0, msgspec.json.encode(mark).decode())]
         try:
             self._writer.store()
             group = self._committer().consumer_group_metadata()
             answered(producer.send_offsets_to_transaction, offsets, group, seconds=seconds)
+            ready()
             answered(producer.commit_transaction, seconds=seconds)
         except KafkaException:
             self._writer.check()  # says which record was refused
             raise
-        self._known = mark
+        self._known, self._open = mark, None
+
+    def _abort(self) -> None:
+        """Ends the transaction that is open, if brokers answer: until then, readers see nothing that comes after it."""
+        if self._open is not None:
+            with suppress(KafkaException):
+                answered(self._open.abort_transaction, seconds=ANSWER_SECONDS)
 
     def _abandon(self) -> None:
-        self._known = None
+        self._known = self._open = None
         writer, self._writer = self._writer, None
         group, self._group = self._group, None
         for client in (writer, group):

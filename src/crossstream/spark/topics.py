@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
@@ -342,8 +343,12 @@ class Publishing:
         self.log.settle(f"{STAGED}/{name}" for name in [*held, *(name for name, _ in self._rows)])
         # Functions may give other values, and Spark split its rows otherwise, if the batch ran again.
         publication = Publication(commit, staged, self.mark, self._rows)
-        if self.transactions is not None or entry.epoch >= 0 or self._rows:
-            self.log.write_publication(entry, publication)
+        note = partial(self.log.write_publication, entry, publication)
+        if held:
+            self._append(entry, publication, note)
+            return
+        if entry.epoch >= 0 or self._rows:
+            note()
         self._append(entry, publication)
 
     def finish_last(self, application_id: str) -> None:
@@ -389,11 +394,16 @@ class Publishing:
             names.append((name, sink))
         return tuple(names)
 
-    def _append(self, entry: BatchEntry, publication: Publication) -> None:
-        """Publishes what is not there yet; in file topics an earlier attempt's is after ``entry.sinks``."""
+    def _append(
+        self, entry: BatchEntry, publication: Publication, note: Callable[[], None] = lambda: None
+    ) -> None:
+        """Publishes what is not there yet; in file topics an earlier attempt's is after ``entry.sinks``.
+
+        ``note``: what a transaction does before it is committed.
+        """
         read, staged = self.log.root.storage(STAGED).read, publication.staged
         if staged and self.transactions is not None:
-            self.transactions.publish(publication.mark, self.state, entry.id, staged, read)
+            self.transactions.publish(publication.mark, self.state, entry.id, staged, read, note)
         elif staged:
             since = {
                 TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)

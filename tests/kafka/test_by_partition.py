@@ -1,0 +1,92 @@
+"""Many records are produced one partition after the other: the order within each partition stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossstream.kafka import KafkaConnection, producer
+from crossstream.kafka.producer import BY_KEY, KafkaWriter
+from crossstream.partitioning import murmur2_partitions
+from tests.kafka.fixtures import records
+
+COUNT = 5
+KEYS = st.sampled_from([None, b"", *(b"%d" % key for key in range(40))])
+PARTITIONS = st.integers(BY_KEY, COUNT - 1)
+
+
+class Produced(list[tuple[bytes | None, bytes, int]]):
+    """A producer that keeps what it gets, and knows as many partitions as the test says."""
+
+    def __init__(self, known: int | None) -> None:
+        super().__init__()
+        self.known = known
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, partition: int, *_: Any) -> None:
+        self.append((key, value, partition))
+
+    def poll(self, seconds: float) -> int:
+        return 0
+
+
+def produced(rows: list[tuple[bytes | None, int]], is_given: bool, count: int | None, chunk: int) -> Produced:
+    """What a producer gets if the rows are written in chunks of this size; their values are their numbers."""
+    to = Produced(count)
+    writer = KafkaWriter(KafkaConnection("nowhere"))
+    batch = records(*((key, b"%d" % number) for number, (key, _) in enumerate(rows)))
+    chosen = [partition for _, partition in rows] if is_given else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer, "CHUNK", chunk)
+        patch.setattr(producer, "WORTH_SORTING", 2)
+        patch.setattr(writer._counts, "known", lambda topic, producer: to.known)
+        writer._pass_on(to, "topic", batch, chosen)  # type: ignore[arg-type]
+    return to
+
+
+def place(key: bytes | None, partition: int) -> object:
+    """Where a record goes. Without a key it may go anywhere."""
+    if partition != BY_KEY:
+        return partition
+    return "anywhere" if key is None else murmur2_partitions([key], COUNT)[0]
+
+
+@given(st.lists(st.tuples(KEYS, PARTITIONS), max_size=60), st.booleans(), st.integers(1, 50))
+def test_each_partition_gets_its_records_in_their_order(
+    rows: list[tuple[bytes | None, int]], is_given: bool, chunk: int
+) -> None:
+    wanted: dict[object, list[tuple[bytes | None, bytes, int]]] = {}
+    for number, (key, partition) in enumerate(rows):
+        chosen = partition if is_given else BY_KEY
+        wanted.setdefault(place(key, chosen), []).append((key, b"%d" % number, chosen))
+    found: dict[object, list[tuple[bytes | None, bytes, int]]] = {}
+    for key, value, partition in produced(rows, is_given, COUNT, chunk):
+        found.setdefault(place(key, partition), []).append((key, value, partition))
+    assert found == wanted
+
+
+@given(st.lists(st.tuples(KEYS, PARTITIONS), max_size=60), st.integers(1, 9))
+def test_each_key_keeps_its_order_whatever_number_of_partitions_is_known(
+    rows: list[tuple[bytes | None, int]], count: int
+) -> None:
+    """A topic may have got more of them meanwhile."""
+    to = produced(rows, False, count, 20)
+    for key in {key for key, _ in rows}:
+        numbers = [int(value) for name, value, _ in to if name == key]
+        assert numbers == [number for number, (name, _) in enumerate(rows) if name == key]
+
+
+def test_nothing_changes_as_long_as_no_broker_says_how_many_partitions_there_are() -> None:
+    rows: list[tuple[bytes | None, int]] = [(b"%d" % number, BY_KEY) for number in range(20)]
+    assert [int(value) for _, value, _ in produced(rows, False, None, 7)] == list(range(20))
+
+
+def test_a_partition_comes_at_one_go() -> None:
+    rows: list[tuple[bytes | None, int]] = [(b"%d" % number, number % 3) for number in range(30)]
+    for is_given in (True, False):
+        places = [place(key, partition) for key, _, partition in produced(rows, is_given, COUNT, 100)]
+        changes = int(np.count_nonzero(np.diff(np.array(places))))
+        assert changes == len(set(places)) - 1
