@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.cli import main
 from crossstream.kafka import KafkaConnection, transactions
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.client import open_producer
@@ -29,6 +30,7 @@ from crossstream.lakehouse.delta import DeltaSink
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
+from tests.kafka.committed import ends
 from tests.kafka.fixtures import await_end, proxied, records, rows_of
 from tests.kafka.proxy import Proxy
 from tests.lakehouse.lake import Lake
@@ -228,6 +230,51 @@ def _place(world: World) -> Any:
     from crossstream.topics import TopicPartition
 
     return TopicPartition(f"{world.name}-counts", 0)
+
+
+def stored_in_transaction(number: int) -> Arm:
+    """Crashes when the records of the ``number``-th batch that is published are stored: its transaction is open."""
+
+    def arm(patch: pytest.MonkeyPatch) -> None:
+        publish, store, published = TransactionPublisher.publish, transactions._Writer.store, count(1)
+        current = [0]
+
+        def publishing(publisher: Any, *arguments: Any) -> None:
+            current[0] = next(published)
+            publish(publisher, *arguments)
+
+        def storing(writer: Any) -> None:
+            store(writer)
+            if current[0] == number:
+                raise Crash
+
+        patch.setattr(TransactionPublisher, "publish", publishing)
+        patch.setattr(transactions._Writer, "store", storing)
+
+    return arm
+
+
+def test_rescaled_with_an_open_transaction(
+    world: World, reader: KafkaReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2 state partitions, then 5, then 3: each result once, and nothing keeps readers from the end."""
+    topic, words = f"{world.name}-counts", [f"w{number}" for number in range(12)]
+    for partitions, published in ((2, 1), (5, 2)):
+        world.settings = {"partitions": partitions}
+        world.append(*words)
+        world.run(stored_in_transaction(published))
+        servers = world.connection.bootstrap_servers
+        assert ends(servers, topic)[0] < ends(servers, topic, "read_uncommitted")[0], "it is open"
+        assert main(["state", "rescale", str(world.state), "--partitions", "7"]) == 1
+        assert "CS-730" in capsys.readouterr().err
+    world.settings = {"partitions": 3}
+    world.run()
+    assert ends(servers, topic) == ends(servers, topic, "read_uncommitted")
+    assert BatchLog(world.state).newest().partitions == 3
+    world.append(*words)
+    world.run()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == sorted((word, n) for word in words for n in (1, 2, 3))
 
 
 def test_the_test_bites(world: World, reader: KafkaReader) -> None:
