@@ -24,12 +24,12 @@ from confluent_kafka import KafkaError, Producer
 from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.storage.commit_log import BatchLog
-from tests.kafka.fixtures import more_listeners, proxied, quick_java
+from tests.kafka.fixtures import more_listeners, proxied, quick_java, skip_without_kafka
 from tests.spark.fixtures import ROOT, importable_in_workers
 from tests.spark.world import World
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-SECONDS = 240.0
+SECONDS = 600.0
 """How long anything may take; the machine may be busy."""
 
 VICTIMS = ("driver", "worker", "JVM", "broker", "everything")
@@ -82,6 +82,7 @@ class Broker:
 @contextmanager
 def own_broker(folder: Path, **topics: int) -> Iterator[Broker]:
     """A broker with topics, each with a number of partitions."""
+    skip_without_kafka()
     made = Broker(folder / "broker")
     try:
         log = KafkaConnection(made.servers).log()
@@ -221,11 +222,14 @@ class Application:
         self._groups.clear()
         if self._process is not None:
             self._process.wait()
+            assert self._process.stdin is not None
+            self._process.stdin.close()
 
 
 def _pass_on(source: Any, lines: SimpleQueue[str]) -> None:
-    for line in source:
-        lines.put(line.rstrip())
+    with source:
+        for line in source:
+            lines.put(line.rstrip())
 
 
 WORKER, EXECUTOR, JVM = "pyspark.daemon", "CoarseGrainedExecutorBackend", "SparkSubmit"

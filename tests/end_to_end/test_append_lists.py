@@ -38,7 +38,6 @@ Read = dict[tuple[str, int], list[Wire]]
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.timeout(14_400)
-@pytest.mark.usefixtures("broker_info")
 def test_no_append_is_lost_doubled_or_reordered(tmp_path: Path, fresh: int) -> None:
     """At no time, for any reader of committed records; nor in the state."""
     print(f"seed {fresh}", flush=True)

@@ -39,7 +39,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.nightly,
     pytest.mark.timeout(14_400),
-    pytest.mark.usefixtures("broker_info"),  # skips where no broker can be started
 ]
 
 KILLS = int(os.environ.get("KILLS", "12"))

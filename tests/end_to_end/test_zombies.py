@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.nightly,
     pytest.mark.timeout(1_800),
-    pytest.mark.usefixtures("broker_info"),
 ]
 
 STOPS = {

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 
-SECONDS = 240.0
+SECONDS = 600.0
 
 Wire = tuple[bytes | None, bytes | None, int]
 """Key, value and timestamp as Kafka has them."""
