@@ -57,7 +57,7 @@ class Broker:
         self._home = home
         self._port = broker.free_port()
         self._properties = more_listeners(self._port)
-        self.info: BrokerInfo = self.start()
+        self.info: BrokerInfo
 
     @property
     def servers(self) -> str:
@@ -67,10 +67,9 @@ class Broker:
     def proxied_servers(self) -> str:
         return f"127.0.0.1:{proxied(self.info)[0]}"
 
-    def start(self) -> BrokerInfo:
+    def start(self) -> None:
         with quick_java():
             self.info = broker.start(self._port, self._home, self._properties)
-        return self.info
 
     def kill(self) -> None:
         os.kill(self.info.pid, signal.SIGKILL)
@@ -85,6 +84,7 @@ def own_broker(folder: Path, **topics: int) -> Iterator[Broker]:
     skip_without_kafka()
     made = Broker(folder / "broker")
     try:
+        made.start()
         log = KafkaConnection(made.servers).log()
         for topic, partitions in topics.items():
             log.create_topic(topic, partitions)

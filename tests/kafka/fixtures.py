@@ -102,10 +102,12 @@ def broker_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo
     directory: Path = tmp_path_factory.mktemp("broker")
     port = broker.free_port()
     skip_without_kafka()
-    with quick_java():
-        info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **more_listeners(port)})
-    yield info
-    broker.stop(info.port)
+    try:
+        with quick_java():
+            info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **more_listeners(port)})
+        yield info
+    finally:
+        broker.stop(port)
 
 
 @pytest.fixture(scope="session", name="broker")

@@ -344,6 +344,27 @@ def test_a_connection_that_ends_at_any_call_leaves_each_result_once(
     assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1)]
 
 
+def test_tasks_that_run_twice_count_once(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's speculation does, and a worker that is lost after it has written."""
+    run = OneProcess._run
+
+    def run_twice(rounds: OneProcess, *arguments: Any) -> Any:
+        run(rounds, *arguments)
+        return run(rounds, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OneProcess, "_run", run_twice)
+        world.append("a", "b", "a")
+        world.run()
+    assert len(list((world.state / "staged").iterdir())) == 1
+    world.append("b")
+    world.run()
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert not list((world.state / "staged").iterdir()), "what the other attempt wrote is gone"
+
+
 def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaReader) -> None:
     """A run that was stopped in its transaction, and goes on after another one has taken over."""
     world.append("a")
