@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -95,7 +96,7 @@ def _number(element: str) -> int:
 def judge_growth(key: str, seen: Sequence[str]) -> list[str]:
     """What is wrong with the states of one list, as they were published: each is longer, and begins with the last."""
     problems = []
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         if not f"{after} ".startswith(f"{before} ") or after == before:
             problems.append(f"{key}: {after!r} does not continue {before!r}")
     return problems
@@ -104,7 +105,7 @@ def judge_growth(key: str, seen: Sequence[str]) -> list[str]:
 def judge_reads(reads: Sequence[Mapping[tuple[str, int], Sequence[object]]]) -> list[str]:
     """What is wrong with successive reads of whole partitions: each begins with the one before."""
     problems = []
-    for number, (before, after) in enumerate(zip(reads, reads[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(reads)):
         for at, rows in before.items():
             if list(after.get(at, ()))[: len(rows)] != list(rows):
                 problems.append(f"read {number + 1} of {at} does not begin with the one before")

@@ -27,7 +27,15 @@ from tests.spark.world import ALONE, World
 KILLS = int(os.environ.get("KILLS", "8"))
 KEYS = [f"list {number}" for number in range(10)]
 WRITERS = 3
-CALLS = {"produce": 0, "fetch": 1, "init": 22, "partitions": 24, "offsets": 25, "end": 26, "commit offsets": 28}
+CALLS = {
+    "produce": 0,
+    "fetch": 1,
+    "init": 22,
+    "partitions": 24,
+    "offsets": 25,
+    "end": 26,
+    "commit offsets": 28,
+}
 """Requests whose connection is cut; the numbers are Kafka's."""
 CUT_SECONDS = 1.5
 

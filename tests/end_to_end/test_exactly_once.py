@@ -1,8 +1,8 @@
-"""An application on Kafka and Spark whose driver, JVM, workers, executors and broker are killed writes each result once.
+"""An application on Kafka and Spark writes each result once, whichever of its processes and the broker are killed.
 
-All joins and aggregations run while an idempotent producer writes their input. What readers of committed records find is
-compared, byte by byte, with what the same batches give undisturbed. CROSSSTREAM_SEED repeats the kills, KILLS=200 makes
-it long, and one line a kill is printed (``pytest -s``).
+All joins and aggregations run while an idempotent producer writes their input. What readers of committed records find
+is compared, byte by byte, with what the same batches give undisturbed. CROSSSTREAM_SEED repeats the kills, KILLS=200
+makes it long, and one line a kill is printed (``pytest -s``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An application that was stopped (SIGSTOP) in a batch, and continues when another one has taken its place.
 
-Both are real processes with their state on an object store, where a lease says who may write. (The lock of a local folder
-is never lost by a process that stands still: a second one is refused.)
+Both are real processes with their state on an object store, where a lease says who may write. (The lock of a local
+folder is never lost by a process that stands still: a second one is refused.)
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ def appends() -> cs.Topology:
     elements = builder.stream("appends", GIVEN)
     elements.to("elements", WRITTEN)
     lists = elements.group_by_key().aggregate(
-        str, lambda kept, value: f"{kept} {value}".strip(), materialized=cs.Materialized(store="lists", value=TEXT)
+        str,
+        lambda kept, value: f"{kept} {value}".strip(),
+        materialized=cs.Materialized(store="lists", value=TEXT),
     )
     lists.to_stream().to("lists", WRITTEN)
     return builder.build()
