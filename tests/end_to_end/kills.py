@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, Producer
 from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.storage.commit_log import BatchLog
+from tests.faults.application import WITHOUT_SPARK
 from tests.kafka.fixtures import more_listeners, proxied, quick_java, skip_without_kafka
 from tests.spark.fixtures import ROOT, importable_in_workers
 from tests.spark.world import World
@@ -32,7 +33,12 @@ LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 SECONDS = 600.0
 """How long anything may take; the machine may be busy."""
 
-VICTIMS = ("driver", "worker", "JVM", "broker", "everything")
+OF_SPARK = ("driver", "worker", "JVM", "broker", "everything")
+VICTIMS = {
+    WITHOUT_SPARK: ("driver", "broker"),
+    LOCAL: OF_SPARK,
+    CLUSTER: (*OF_SPARK, "executor"),
+}
 SURVIVED = ("worker", "executor", "broker")
 """Without these the application continues; it is started again without the others."""
 START = "start"
@@ -300,7 +306,7 @@ class Killer:
     app: Application
     broker: Broker
     rng: Random
-    victims: tuple[str, ...] = VICTIMS
+    victims: tuple[str, ...] = OF_SPARK
     moments: tuple[str, ...] = tuple(MOMENTS)
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
     ended: list[str] = field(default_factory=list)

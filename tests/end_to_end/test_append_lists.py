@@ -17,7 +17,8 @@ import pytest
 
 import crossstream as cs
 from tests.end_to_end.append_lists import Lists, Writer, judge_growth, judge_lists, judge_reads
-from tests.end_to_end.kills import Application, Killer, own_broker, until_read
+from tests.end_to_end.kills import LOCAL, VICTIMS, Application, Killer, own_broker, until_read
+from tests.faults.application import WITHOUT_SPARK
 from tests.kafka.committed import Wire, ends, read
 from tests.kafka.fixtures import proxied
 from tests.kafka.proxy import Proxy
@@ -46,7 +47,8 @@ Read = dict[tuple[str, int], list[Wire]]
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.timeout(14_400)
-def test_no_append_is_lost_doubled_or_reordered(tmp_path: Path, fresh: int) -> None:
+@pytest.mark.parametrize("master", [WITHOUT_SPARK, LOCAL])
+def test_no_append_is_lost_doubled_or_reordered(tmp_path: Path, fresh: int, master: str) -> None:
     """At no time, for any reader of committed records; nor in the state."""
     print(f"seed {fresh}", flush=True)
     rng = Random(fresh)
@@ -59,8 +61,8 @@ def test_no_append_is_lost_doubled_or_reordered(tmp_path: Path, fresh: int) -> N
             "APPLICATION": world.application_id,
             "STEPS": "0.03",
         }
-        app = Application(world, tmp_path / "stderr", "appends", environment)
-        killer = Killer(app, broker, rng)
+        app = Application(world, tmp_path / "stderr", "appends", environment, master)
+        killer = Killer(app, broker, rng, VICTIMS[master])
         proxy = Proxy(*proxied(broker.info))
         reads: list[Read] = []
         try:

@@ -30,6 +30,7 @@ from tests.end_to_end.kills import (
     until_read,
 )
 from tests.end_to_end.undisturbed import ByKey, by_key, surplus, undisturbed
+from tests.faults.application import WITHOUT_SPARK
 from tests.faults.everything import RESULTS, STREAMS, TABLES, everything
 from tests.kafka.committed import ends, read
 from tests.spark.world import ALONE, SPREAD, World
@@ -128,14 +129,14 @@ def check(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(
     ("master", "rows"),
-    [(LOCAL, SPREAD), (LOCAL, ALONE), (CLUSTER, SPREAD)],
-    ids=["shared", "alone", "executors"],
+    [(WITHOUT_SPARK, SPREAD), (LOCAL, SPREAD), (LOCAL, ALONE), (CLUSTER, SPREAD)],
+    ids=["without Spark", "shared", "alone", "executors"],
 )
 def test_killed_again_and_again(tmp_path: Path, fresh: int, master: str, rows: int) -> None:
-    victims = (*VICTIMS, "executor") if master == CLUSTER else VICTIMS
+    """Without Spark an application starts in a moment: many more kills in the same time."""
 
     def attack(killer: Killer) -> None:
-        killer.victims = victims
+        killer.victims = VICTIMS[master]
         for _ in range(KILLS):
             killer.kill()
 
@@ -158,7 +159,7 @@ def test_the_test_bites(tmp_path: Path, fresh: int, how: str) -> None:
         for _ in range(3):
             killer.kill()
 
-    outcome = disturbed(tmp_path, fresh, attack, **settings)
+    outcome = disturbed(tmp_path, fresh, attack, master=WITHOUT_SPARK, **settings)
     assert surplus(outcome.found, outcome.wanted) > 0
     assert outcome.found.keys() == outcome.wanted.keys()
     for key, values in outcome.wanted.items():

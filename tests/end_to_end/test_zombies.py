@@ -18,7 +18,8 @@ import pytest
 from confluent_kafka import Producer
 
 import crossstream as cs
-from tests.end_to_end.kills import SECONDS, Application, own_broker
+from tests.end_to_end.kills import LOCAL, SECONDS, Application, own_broker
+from tests.faults.application import WITHOUT_SPARK
 from tests.kafka.committed import ends, read
 from tests.object_store import ObjectStore, object_server, object_store
 from tests.spark.world import ALONE, World
@@ -43,8 +44,10 @@ STOPS = {
 """Where it stops: in its second batch. (The first transaction has the mark alone.)"""
 
 
-@pytest.mark.parametrize("step", STOPS)
-def test_it_writes_nothing(tmp_path: Path, object_store: ObjectStore, step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "master"), [*((step, WITHOUT_SPARK) for step in STOPS), ("in its transaction", LOCAL)]
+)
+def test_it_writes_nothing(tmp_path: Path, object_store: ObjectStore, step: str, master: str) -> None:
     world = World(tmp_path / "world", "zombie", single_task_rows=ALONE)
     world.root.mkdir()
     with own_broker(tmp_path, appends=2, elements=2, lists=2) as broker:
@@ -57,7 +60,7 @@ def test_it_writes_nothing(tmp_path: Path, object_store: ObjectStore, step: str)
             "STEPS": "0",
         }
         stopping = {**environment, "STOPS": STOPS[step]}
-        first = Application(world, tmp_path / "first", "appends", stopping)
+        first = Application(world, tmp_path / "first", "appends", stopping, master)
         second = replace(first, log=tmp_path / "second", environment=environment, _groups=[])
         try:
             append(broker.servers, range(20))

@@ -28,6 +28,8 @@ from tests.spark.marketplace import marketplace
 from tests.spark.world import World
 
 PARTITIONS = 3
+WITHOUT_SPARK = "one process"
+"""A master: the engine runs its tasks one after the other, in the process of the driver."""
 TEXT = serdes.string()
 
 
@@ -131,6 +133,13 @@ def main() -> None:
         say_steps(float(os.environ["STEPS"]))
     if os.environ.get("MARK") == "ignored":
         ignore_the_mark()
+    master = sys.argv[2]
+    streams: Any = cs.SparkStreams
+    spark = {"spark.master": master, "spark.ui.enabled": "false"}
+    if master == WITHOUT_SPARK:
+        from tests.faults import one_process
+
+        streams, spark = one_process.streams, {}
     config = world.config(
         **kafka,
         state_dir=os.environ.get("STATE_URI", world.state_dir),
@@ -138,9 +147,9 @@ def main() -> None:
         max_records_per_batch=int(sys.argv[3]),
         retain_batches=100_000,
         durable=True,
-        spark={"spark.master": sys.argv[2], "spark.ui.enabled": "false"},
+        spark=spark,
     )
-    with cs.SparkStreams(TOPOLOGIES[sys.argv[4]](), config) as app:
+    with streams(TOPOLOGIES[sys.argv[4]](), config) as app:
         app.on_progress(lambda progress: print(f"batch {progress.batch}", flush=True))
         app.start()
         print("running", flush=True)
