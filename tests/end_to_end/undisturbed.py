@@ -53,7 +53,8 @@ def undisturbed(
     fresh.create(**inputs, **{result: 2})
     for topic in inputs:
         for partition, rows in read(servers, topic).items():
-            fresh.append_wire(topic, rows, [partition] * len(rows))
+            if rows:
+                fresh.append_wire(topic, rows, [partition] * len(rows))
     config = fresh.config(partitions=PARTITIONS, processing_guarantee="at_least_once")
     with application(topology, config) as engine, pytest.MonkeyPatch.context() as patch:
         planned = iter(entries)
