@@ -54,7 +54,7 @@ def on_kafka(servers: str) -> dict[str, object]:
         "topics_dir": None,
         "bootstrap_servers": servers,
         "processing_guarantee": guarantee,
-        "broker_patience": "120 seconds",
+        "broker_patience": "300 seconds",
     }
 
 

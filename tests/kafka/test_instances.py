@@ -301,7 +301,7 @@ def test_an_instance_that_lost_its_lease_does_not_stop_its_successor(
     """It stood still for a while, and another one, on the same state, has taken its place."""
     world.process()
     monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.0)
-    monkeypatch.setattr(instance, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(instance, "BEAT_SECONDS", 0.0 if when == "idle" else 1_000.0)
     write_commit = BatchLog.write_commit
 
     def lose(log: BatchLog) -> None:
