@@ -125,6 +125,7 @@ class Application:
     _process: subprocess.Popen[str] | None = None
     _lines: SimpleQueue[str] = field(default_factory=SimpleQueue)
     _groups: list[int] = field(default_factory=list)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     @property
     def pid(self) -> int:
@@ -133,6 +134,7 @@ class Application:
 
     def start(self) -> None:
         importable_in_workers()
+        self._close_input()
         world = self.world
         module = [sys.executable, "-m", "tests.faults.application"]
         arguments = [
@@ -158,7 +160,10 @@ class Application:
         self._process, self._lines = process, SimpleQueue()
         self._groups.append(process.pid)
         self.starts += 1
-        threading.Thread(target=_pass_on, args=(process.stdout, self._lines), daemon=True).start()
+        self._threads.append(
+            threading.Thread(target=_pass_on, args=(process.stdout, self._lines), daemon=True)
+        )
+        self._threads[-1].start()
 
     def await_line(self, line: str) -> bool:
         """Whether it printed that, from now on; it ended otherwise."""
@@ -204,10 +209,9 @@ class Application:
 
     def stop(self) -> None:
         """Ends it as its user does."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._close_input()
         self.await_end()
+        assert self._process is not None
         assert self._process.returncode == 0, self.last_words()
 
     def children(self, kind: str) -> list[psutil.Process]:
@@ -228,6 +232,13 @@ class Application:
         self._groups.clear()
         if self._process is not None:
             self._process.wait()
+        self._close_input()
+        for thread in self._threads:  # they end when the last process of a run has ended
+            thread.join(SECONDS)
+        self._threads.clear()
+
+    def _close_input(self) -> None:
+        if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
 

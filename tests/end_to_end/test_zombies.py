@@ -61,7 +61,7 @@ def test_it_writes_nothing(tmp_path: Path, object_store: ObjectStore, step: str,
         }
         stopping = {**environment, "STOPS": STOPS[step]}
         first = Application(world, tmp_path / "first", "appends", stopping, master)
-        second = replace(first, log=tmp_path / "second", environment=environment, _groups=[])
+        second = replace(first, log=tmp_path / "second", environment=environment, _groups=[], _threads=[])
         try:
             append(broker.servers, range(20))
             first.start()
