@@ -382,6 +382,28 @@ def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaR
     assert world.counts(reader, end) == [("a", 1), ("a", 2)]
 
 
+def test_a_producer_that_is_fenced_gives_way_to_another_one(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an earlier run that continues: its next producer fences that of its successor."""
+    world.append("a")
+    world.run()
+    write, others = transactions._Writer.write, []
+
+    def write_fenced(writer: transactions._Writer, *arguments: Any) -> None:
+        if not others:
+            others.append(transactions._Writer(world.connection, f"{world.name}-0"))
+            others[0].open()
+        write(writer, *arguments)
+
+    monkeypatch.setattr(transactions._Writer, "write", write_fenced)
+    world.append("a", "b", "c")
+    world.run()
+    others[0].close()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
+
+
 def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: Path) -> None:
     """The mark of a state that is gone does not count for another one, whose batches have the same numbers."""
     world.append("a")

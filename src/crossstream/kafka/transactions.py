@@ -47,6 +47,16 @@ SHORTEST_TRANSACTION_MS = 60_000
 RETRY_SECONDS = 0.5
 ANSWER_SECONDS = 5.0
 """The least time that a producer waits for an answer, before another one takes over."""
+GONE = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError._FATAL,
+        KafkaError._PURGE_QUEUE,  # what was in the queue of such a producer
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+"""Errors of a producer that cannot continue: another one has its name, perhaps of an earlier run that continues."""
 LATE_SECONDS = 1.0
 """How late a call may return after its timeout."""
 
@@ -141,6 +151,19 @@ class _Writer(KafkaWriter):
             if rest >= left:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             left = rest
+
+    def doubt(self, failed: Exception) -> KafkaError | None:
+        """Why another producer has to take over; None: it would fail as well.
+
+        A client that is fenced raises while it calls back, which Python reports as a `SystemError`.
+        """
+        if self._complaints.denied is not None:
+            return None
+        cause = failed.__cause__
+        error = cause.args[0] if isinstance(cause, KafkaException) else None
+        if error is None and self._failures:
+            error, _ = self._failures[0]
+        return error if error is not None and error.code() in GONE else None
 
     def check(self) -> None:
         """Raises what the producer's threads reported."""
@@ -244,12 +267,13 @@ class TransactionPublisher:
         while True:
             try:
                 return act()
-            except SinkError:
+            except (KafkaException, SinkError, SystemError) as failed:
+                error = failed.args[0] if isinstance(failed, KafkaException) else None
+                if error is None and self._writer is not None:
+                    error = self._writer.doubt(failed)
                 self._abandon()
-                raise
-            except KafkaException as failed:
-                error = failed.args[0]
-                self._abandon()
+                if error is None:
+                    raise
                 if faults.is_denial(error) or monotonic() >= deadline:
                     what = f"the results of a batch were not published: {error.str()}"
                     raise faults.not_written(what, error) from failed
