@@ -1,129 +1,167 @@
-"""An application on Kafka and Spark that is killed again and again writes each result once.
+"""An application on Kafka and Spark writes each result once, whichever of its processes and the broker are killed.
 
-The results of a join of streams do not depend on how its input is cut into batches, so an undisturbed run has the same.
-KILLS=200 makes it long.
+All joins and aggregations run while an idempotent producer writes their input. What readers of committed records find
+is compared, byte by byte, with what the same batches give undisturbed. CROSSSTREAM_SEED repeats the kills, KILLS=200
+makes it long, and one line a kill is printed (``pytest -s``).
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-from crossstream.kafka.broker import BrokerInfo
-from crossstream.kafka.consumer import KafkaReader
-from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.producer import KafkaWriter
-from crossstream.topics import OffsetRange, TopicPartition
-from tests.faults.lives import kill, started
-from tests.kafka.fixtures import records, rows_of
-from tests.spark.world import World
+from tests.end_to_end.kills import (
+    CLUSTER,
+    LOCAL,
+    MOMENTS,
+    VICTIMS,
+    Application,
+    Broker,
+    Feeder,
+    Killer,
+    own_broker,
+    until_read,
+)
+from tests.end_to_end.undisturbed import ByKey, by_key, surplus, undisturbed
+from tests.faults.application import WITHOUT_SPARK
+from tests.faults.everything import RESULTS, STREAMS, TABLES, everything
+from tests.kafka.committed import ends, read
+from tests.spark.world import ALONE, SPREAD, World
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.nightly,
+    pytest.mark.timeout(14_400),
+]
 
 KILLS = int(os.environ.get("KILLS", "12"))
-KEYS = 200
-TOPICS = ("views", "clicks", "visits")
+INPUTS = {**dict.fromkeys([*STREAMS, *TABLES], 2), "shops": 1}
+KEYS = 12
+STEP_MS = 20
 
 
-@pytest.mark.parametrize("rows", [0, 10_000], ids=["shared", "alone"])
-def test_killed_again_and_again(
-    broker_info: BrokerInfo,
-    log: KafkaLog,
-    reader: KafkaReader,
-    writer: KafkaWriter,
-    tmp_path: Path,
-    rows: int,
-) -> None:
-    for topic in TOPICS:
-        log.create_topic(topic, 2)
-    rng = Random(rows + 1)
-    servers = {"SERVERS": broker_info.bootstrap_servers, "GUARANTEE": "exactly_once"}
-    servers["APPLICATION"] = f"killed-{rows}"
-    world = World(tmp_path / "killed")
-    world.root.mkdir()
-    now = 0
-    try:
+@dataclass
+class Outcome:
+    """What readers of committed records found, what they should, and how it came about."""
+
+    found: ByKey
+    wanted: ByKey
+    kills: Counter[tuple[str, str]]
+    ended: list[str]
+    inputs: dict[str, int]
+
+
+def disturbed(
+    tmp_path: Path, seed: int, attack: Callable[[Killer], None], rows: int = SPREAD, **settings: str
+) -> Outcome:
+    """Runs the application under attack, and then to its end."""
+    world = World(tmp_path / "killed", f"killed-{seed}", single_task_rows=rows)
+    world.root.mkdir(parents=True)
+    print(f"seed {seed}", flush=True)
+    with own_broker(tmp_path, **INPUTS, **{RESULTS: 2}) as broker:
+        master = settings.pop("master", LOCAL)
+        environment = {
+            "SERVERS": broker.servers,
+            "GUARANTEE": "exactly_once",
+            "APPLICATION": world.application_id,
+            "STEPS": "0.03",
+            **settings,
+        }
+        app = Application(world, tmp_path / "stderr", "everything", environment, master)
+        feeder = Feeder(broker.servers, visits(Random(seed)))
+        killer = Killer(app, broker, Random(seed))
+        try:
+            with feeder.feeding():
+                attack(killer)
+            close_windows(broker, feeder)
+            assert {topic: sum(ends(broker.servers, topic).values()) for topic in INPUTS} == feeder.given
+            until_read(app, {topic: ends(broker.servers, topic) for topic in INPUTS})
+        finally:
+            app.kill_all()
+        open_ends = ends(broker.servers, RESULTS, "read_uncommitted")
+        assert ends(broker.servers, RESULTS) == open_ends, "a transaction was left open"
+        found = by_key(read(broker.servers, RESULTS))
+        wanted = undisturbed(broker.servers, world, everything(), INPUTS, RESULTS, tmp_path / "once")
+    return Outcome(found, wanted, killer.kills, killer.ended, dict(feeder.given))
+
+
+def visits(rng: Random) -> Callable[[int], tuple[str, str, str, int]]:
+    """Records of all topics; those of streams come up to 0.8 seconds late."""
+    topics = [*STREAMS * 4, *TABLES * 2]
+
+    def made(number: int) -> tuple[str, str, str, int]:
+        topic = rng.choice(topics)
+        late = rng.randrange(800) if topic in STREAMS else 0
+        value = f"k{rng.randrange(KEYS)}-{topic[0]}{number}"
+        return topic, f"k{rng.randrange(KEYS)}", value, 1_000 + number * STEP_MS - late + 800
+
+    return made
+
+
+def close_windows(broker: Broker, feeder: Feeder) -> None:
+    """Records of each key, a minute later."""
+    producer = Producer({"bootstrap.servers": broker.servers, "partitioner": "murmur2_random"})
+    end = sum(feeder.given.values()) * STEP_MS + 60_000
+    for topic in STREAMS:
+        for key in range(KEYS):
+            producer.produce(topic, "end", f"k{key}", timestamp=end)
+            feeder.given[topic] += 1
+    assert producer.flush(60) == 0
+
+
+def check(outcome: Outcome) -> None:
+    """Each result is there once, as the same batches give it undisturbed, and all kinds of results are."""
+    print(sum(outcome.kills.values()), "kills:", dict(outcome.kills), outcome.inputs, flush=True)
+    assert surplus(outcome.found, outcome.wanted) == 0
+    assert outcome.found == outcome.wanted
+    kinds = Counter(key.partition(b":")[0] for _, key in outcome.found if key is not None)
+    assert len(kinds) == 20, kinds
+    assert outcome.ended == []
+
+
+@pytest.mark.parametrize(
+    ("master", "rows"),
+    [(WITHOUT_SPARK, SPREAD), (LOCAL, SPREAD), (LOCAL, ALONE), (CLUSTER, SPREAD)],
+    ids=["without Spark", "shared", "alone", "executors"],
+)
+def test_killed_again_and_again(tmp_path: Path, fresh: int, master: str, rows: int) -> None:
+    """Without Spark an application starts in a moment: many more kills in the same time."""
+
+    def attack(killer: Killer) -> None:
+        killer.victims = VICTIMS[master]
         for _ in range(KILLS):
-            now = feed(writer, rng, now)
-            with started(
-                world, tmp_path / "log", records=400, topology="visits", rows=rows, **servers
-            ) as process:
-                assert process.stdout is not None
-                for _ in range(rng.randrange(4)):
-                    process.stdout.readline()
-                time.sleep(rng.random() * 0.3)
-                kill(process)
-        feed(writer, rng, now + 60_000)  # closes the windows
-        until_read(world, tmp_path, rows, servers, log)
-        found = committed(reader, log)
-        remake(log, broker_info, "visits")
-        other = World(tmp_path / "undisturbed")
-        other.root.mkdir()
-        servers["APPLICATION"] = f"undisturbed-{rows}"
-        until_read(other, tmp_path, rows, servers, log)
-        expected = committed(reader, log)
-    finally:
-        for topic in TOPICS:
-            remake(log, broker_info, topic, gone=True)
-    assert found == expected
-    assert max(found.values()) == 1
-    assert len(found) > 100
+            killer.kill()
+
+    check(disturbed(tmp_path, fresh, attack, rows, master=master))
 
 
-def feed(writer: KafkaWriter, rng: Random, now: int) -> int:
-    """A thousand records of both streams; each value once."""
-    for topic in ("views", "clicks"):
-        rows = []
-        for number in range(500):
-            at = now + number * 10
-            rows.append((b"k%d" % rng.randrange(KEYS), b"%s-%d" % (topic[0].encode(), at), at))
-        writer.write(topic, records(*rows))
-    writer.flush()
-    return now + 5_000
+BITES = {
+    "at least once": ("committing", {"GUARANTEE": "at_least_once"}),
+    "mark ignored": ("commit_transaction", {"MARK": "ignored"}),
+}
 
 
-def until_read(world: World, folder: Path, rows: int, servers: dict[str, str], log: KafkaLog) -> None:
-    """Runs the application until it has read everything."""
-    ends = sum(log.end_offsets([TopicPartition(t, p) for t in TOPICS[:2] for p in range(2)]).values())
-    with started(world, folder / "log", records=5_000, topology="visits", rows=rows, **servers) as process:
-        assert process.stdout is not None
-        deadline = time.monotonic() + 120
-        while consumed(world) < ends:
-            assert time.monotonic() < deadline, (consumed(world), ends)
-            time.sleep(0.2)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
+@pytest.mark.parametrize("how", BITES)
+def test_the_test_bites(tmp_path: Path, fresh: int, how: str) -> None:
+    """The same kills, with one promise less, and the same comparison finds results that came twice, and no other."""
+    moment, settings = BITES[how]
 
+    def attack(killer: Killer) -> None:
+        killer.victims, killer.moments = ("driver",), (moment,)
+        for _ in range(3):
+            killer.kill()
 
-def consumed(world: World) -> int:
-    from crossstream.storage.commit_log import BatchLog
-
-    commit = BatchLog(world.state_dir).last_commit()
-    if commit is None:
-        return 0
-    return sum(o for topics in commit.positions.values() for ps in topics.values() for o in ps.values())
-
-
-def committed(reader: KafkaReader, log: KafkaLog) -> Counter[Sequence[Any]]:
-    """Every result that readers of committed records see, and how often. No transaction is left open."""
-    owners = [TopicPartition("visits", partition) for partition in range(2)]
-    ends = log.end_offsets(owners)
-    spans = [OffsetRange("visits", owner.partition, 0, ends[owner]) for owner in owners]
-    rows = [row for span in spans for row in rows_of(list(reader.read(span, 10_000)))]
-    return Counter((key, value, timestamp) for _, key, value, timestamp, _ in rows)
-
-
-def remake(log: KafkaLog, info: BrokerInfo, topic: str, *, gone: bool = False) -> None:
-    from tests.kafka.fixtures import delete
-
-    delete(info.bootstrap_servers, topic)
-    if not gone:
-        log.create_topic(topic, 2)
+    outcome = disturbed(tmp_path, fresh, attack, master=WITHOUT_SPARK, **settings)
+    assert surplus(outcome.found, outcome.wanted) > 0
+    assert outcome.found.keys() == outcome.wanted.keys()
+    for key, values in outcome.wanted.items():
+        assert set(outcome.found[key]) == set(values)
+    assert moment in MOMENTS

@@ -80,10 +80,20 @@ def proxied(info: BrokerInfo) -> tuple[int, int]:
 
 @contextmanager
 def quick_java() -> Iterator[None]:
-    """Brokers that are started inside start sooner, and are slower afterwards."""
+    """Brokers that are started inside start sooner, and are slower afterwards; the machine may be busy."""
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(broker, "START_SECONDS", 300.0)
         patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
         yield
+
+
+def skip_without_kafka() -> None:
+    """Skips a test where no broker can be started."""
+    try:
+        find_java()
+        fetch_kafka_jars()
+    except SourceError as error:
+        pytest.skip(f"no broker can be started here: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -91,15 +101,13 @@ def broker_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo
     """A broker on a free port that compacts eagerly; see `guarded` and `proxied` for its other ports."""
     directory: Path = tmp_path_factory.mktemp("broker")
     port = broker.free_port()
+    skip_without_kafka()
     try:
-        find_java()
-        fetch_kafka_jars()
-    except SourceError as error:
-        pytest.skip(f"no broker can be started here: {error}")
-    with quick_java():
-        info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **more_listeners(port)})
-    yield info
-    broker.stop(info.port)
+        with quick_java():
+            info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **more_listeners(port)})
+        yield info
+    finally:
+        broker.stop(port)
 
 
 @pytest.fixture(scope="session", name="broker")

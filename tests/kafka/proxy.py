@@ -65,7 +65,11 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                broker = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    broker = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # it is being started again
+                    client.close()
+                    continue
                 whole, mute = threading.Lock(), threading.Event()
                 threading.Thread(target=self._ask, args=(client, broker, whole, mute), daemon=True).start()
                 threading.Thread(target=_pass_on, args=(broker, client, whole, mute), daemon=True).start()

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.cli import main
 from crossstream.kafka import KafkaConnection, transactions
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.client import open_producer
@@ -29,6 +30,7 @@ from crossstream.lakehouse.delta import DeltaSink
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import OneProcess, process
+from tests.kafka.committed import ends
 from tests.kafka.fixtures import await_end, proxied, records, rows_of
 from tests.kafka.proxy import Proxy
 from tests.lakehouse.lake import Lake
@@ -231,6 +233,51 @@ def _place(world: World) -> Any:
     return TopicPartition(f"{world.name}-counts", 0)
 
 
+def stored_in_transaction(number: int) -> Arm:
+    """Crashes when the records of the ``number``-th batch that is published are stored: its transaction is open."""
+
+    def arm(patch: pytest.MonkeyPatch) -> None:
+        publish, store, published = TransactionPublisher.publish, transactions._Writer.store, count(1)
+        current = [0]
+
+        def publishing(publisher: Any, *arguments: Any) -> None:
+            current[0] = next(published)
+            publish(publisher, *arguments)
+
+        def storing(writer: Any) -> None:
+            store(writer)
+            if current[0] == number:
+                raise Crash
+
+        patch.setattr(TransactionPublisher, "publish", publishing)
+        patch.setattr(transactions._Writer, "store", storing)
+
+    return arm
+
+
+def test_rescaled_with_an_open_transaction(
+    world: World, reader: KafkaReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2 state partitions, then 5, then 3: each result once, and nothing keeps readers from the end."""
+    topic, words = f"{world.name}-counts", [f"w{number}" for number in range(12)]
+    for partitions, published in ((2, 1), (5, 2)):
+        world.settings = {"partitions": partitions}
+        world.append(*words)
+        world.run(stored_in_transaction(published))
+        servers = world.connection.bootstrap_servers
+        assert ends(servers, topic)[0] < ends(servers, topic, "read_uncommitted")[0], "it is open"
+        assert main(["state", "rescale", str(world.state), "--partitions", "7"]) == 1
+        assert "CS-730" in capsys.readouterr().err
+    world.settings = {"partitions": 3}
+    world.run()
+    assert ends(servers, topic) == ends(servers, topic, "read_uncommitted")
+    assert BatchLog(world.state).newest().partitions == 3
+    world.append(*words)
+    world.run()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == sorted((word, n) for word in words for n in (1, 2, 3))
+
+
 def test_the_test_bites(world: World, reader: KafkaReader) -> None:
     """At least once, a crash after the results are written writes them again; so it does if the mark is not read."""
     world.guarantee = "at_least_once"
@@ -298,6 +345,27 @@ def test_a_connection_that_ends_at_any_call_leaves_each_result_once(
     assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1)]
 
 
+def test_tasks_that_run_twice_count_once(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's speculation does, and a worker that is lost after it has written."""
+    run = OneProcess._run
+
+    def run_twice(rounds: OneProcess, *arguments: Any) -> Any:
+        run(rounds, *arguments)
+        return run(rounds, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OneProcess, "_run", run_twice)
+        world.append("a", "b", "a")
+        world.run()
+    assert len(list((world.state / "staged").iterdir())) == 1
+    world.append("b")
+    world.run()
+    assert sorted(world.counts(reader, 5)) == [("a", 2), ("b", 1), ("b", 2)]
+    assert not list((world.state / "staged").iterdir()), "what the other attempt wrote is gone"
+
+
 def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaReader) -> None:
     """A run that was stopped in its transaction, and goes on after another one has taken over."""
     world.append("a")
@@ -313,6 +381,28 @@ def test_an_earlier_run_that_goes_on_writes_nothing(world: World, reader: KafkaR
         producer.commit_transaction(10)
     end = world.log.end_offsets([_place(world)])[_place(world)]
     assert world.counts(reader, end) == [("a", 1), ("a", 2)]
+
+
+def test_a_producer_that_is_fenced_gives_way_to_another_one(
+    world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an earlier run that continues: its next producer fences that of its successor."""
+    world.append("a")
+    world.run()
+    write, others = transactions._Writer.write, []
+
+    def write_fenced(writer: transactions._Writer, *arguments: Any) -> None:
+        if not others:
+            others.append(transactions._Writer(world.connection, f"{world.name}-0"))
+            others[0].open()
+        write(writer, *arguments)
+
+    monkeypatch.setattr(transactions._Writer, "write", write_fenced)
+    world.append("a", "b", "c")
+    world.run()
+    others[0].close()
+    end = world.log.end_offsets([_place(world)])[_place(world)]
+    assert sorted(world.counts(reader, end)) == [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
 
 
 def test_other_state_begins_again(world: World, reader: KafkaReader, tmp_path: Path) -> None:
@@ -384,6 +474,31 @@ def test_a_record_that_is_too_large_says_so(world: World) -> None:
         publisher.close()
     assert caught.value.code == "CS-654"
     assert caught.value.where["topic"] == topic
+
+
+def test_a_process_that_lost_the_state_does_not_take_over(world: World) -> None:
+    """Its producer was fenced by that of its successor; another one of its own would fence that."""
+    lost: list[str] = []
+
+    def owns() -> None:
+        if lost:
+            raise cs.StateError("the lease is lost", code="CS-720", where={}, next="")
+
+    topic = f"{world.name}-counts"
+    staging = StagingWriter(_Memory(), "t")
+    staging.write(topic, records((b"late", b"x")))
+    staging.flush()
+    zombie, successor = (TransactionPublisher(world.connection, world.name, check) for check in (owns, lambda: None))
+    try:
+        zombie.begin(topic, "state", -1)
+        lost.append("")
+        successor.begin(topic, "state", -1)
+        with pytest.raises(cs.StateError, match="lost"):
+            zombie.publish(topic, "state", 0, staging.staged, staging._storage.read)
+        successor.publish(topic, "state", 0, staging.staged, staging._storage.read)
+    finally:
+        zombie.close()
+        successor.close()
 
 
 def test_a_batch_that_cannot_be_noted_leaves_no_transaction_open(world: World, reader: KafkaReader) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -279,6 +279,58 @@ def test_a_copy_of_the_state_folder_is_started_while_the_application_runs(
         world.write()
         process(first)
     assert len([line for line in caplog.messages if "another instance" in line]) == 1
+
+
+@dataclass(slots=True)
+class LostLease:
+    """Another instance holds the lease of the state."""
+
+    lock: Any
+
+    def assure(self, within: float = 0.0) -> None:
+        raise cs.StateError("this application no longer holds the lease", code="CS-720")
+
+    def release(self) -> None:
+        self.lock.release()
+
+
+@pytest.mark.parametrize("when", ["idle", "after a commit"])
+def test_an_instance_that_lost_its_lease_does_not_stop_its_successor(
+    world: World, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It stood still for a while, and another one, on the same state, has taken its place."""
+    world.process()
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(instance, "BEAT_SECONDS", 0.0 if when == "idle" else 1_000.0)
+    write_commit = BatchLog.write_commit
+
+    def lose(log: BatchLog) -> None:
+        log._lock = LostLease(log._lock)
+
+    def commit_and_lose(log: BatchLog, commit: Any) -> None:
+        write_commit(log, commit)
+        lose(log)
+
+    with ExitStack() as earlier:
+        first = earlier.enter_context(application(world.topology, world.config()))
+        with application(world.topology, world.config(copy_of(world))) as second:
+            if when == "idle":
+                lose(first.log)
+                with pytest.raises(cs.StateError, match="CS-720"):
+                    first.run_next()
+            else:
+                world.write()
+                with monkeypatch.context() as patch:
+                    patch.setattr(BatchLog, "write_commit", commit_and_lose)
+                    with pytest.raises(cs.StateError, match="CS-720"):
+                        process(first)
+            world.write()
+            process(second)
+            noted = world.mark()
+            earlier.close()
+            assert world.mark() == noted
+            world.write()
+            process(second)
 
 
 def test_an_instance_that_was_killed_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ imported when a `KafkaConnection` is first used, in the process that uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ class TransactionalKafka(KafkaConnection):
 
         return StagingWriter(storage, task)
 
-    def transactions(self) -> TransactionPublisher:
-        """Publishes batches; opens its producer at the first one and keeps it."""
+    def transactions(self, owns: Callable[[], None]) -> TransactionPublisher:
+        """Publishes batches; opens its producer at the first one and keeps it. ``owns``: as `TransactionPublisher`."""
         from crossstream.kafka.transactions import TransactionPublisher
 
-        return TransactionPublisher(self, self.application)
+        return TransactionPublisher(self, self.application, owns)

@@ -49,6 +49,16 @@ SHORTEST_TRANSACTION_MS = 60_000
 RETRY_SECONDS = 0.5
 ANSWER_SECONDS = 5.0
 """The least time that a producer waits for an answer, before another one takes over."""
+GONE = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError._FATAL,
+        KafkaError._PURGE_QUEUE,  # what was in the queue of such a producer
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+"""Errors of a producer that cannot continue: another one has its name, perhaps of an earlier run that continues."""
 LATE_SECONDS = 1.0
 """How late a call may return after its timeout."""
 
@@ -105,19 +115,26 @@ class Mark(msgspec.Struct, frozen=True):
 class _Writer(KafkaWriter):
     """Writes in the transactions of one producer."""
 
-    def __init__(self, connection: KafkaSettings, name: str) -> None:
+    def __init__(self, connection: KafkaSettings, name: str, owns: Callable[[], None] = lambda: None) -> None:
         super().__init__(connection)
         self._name = name
+        self._owns = owns
 
     def open(self) -> Producer:
-        """Opens the producer: ends what an earlier one with this name left open, and lets that write no more."""
+        """Opens the producer: ends what an earlier one with this name left open, and lets that write no more.
+
+        A successor takes the state before it opens its own producer. So if the state is still ours afterwards, that
+        one was not shut out, and it shuts out this one when it comes.
+        """
         if self._producer is None:
+            self._owns()
             self._failures, self._complaints = [], Complaints()
             own = {"transactional.id": self._name, "transaction.timeout.ms": self._longest()}
             producer = open_producer(
                 self._connection, self._complaints, self._undelivered, self._sizes, transaction=own
             )
             answered(producer.init_transactions, seconds=answer_seconds(self._connection))
+            self._owns()
             self._producer = producer
         return self._producer
 
@@ -143,6 +160,19 @@ class _Writer(KafkaWriter):
             if rest >= left:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             left = rest
+
+    def doubt(self, failed: Exception) -> KafkaError | None:
+        """Why another producer has to take over; None: it would fail as well.
+
+        A client that is fenced raises while it calls back, which Python reports as a `SystemError`.
+        """
+        if self._complaints.denied is not None:
+            return None
+        cause = failed.__cause__
+        error = cause.args[0] if isinstance(cause, KafkaException) else None
+        if error is None and self._failures:
+            error, _ = self._failures[0]
+        return error if error is not None and error.code() in GONE else None
 
     def check(self) -> None:
         """Raises what the producer's threads reported."""
@@ -182,10 +212,14 @@ def answered(call: Callable[..., Any], *arguments: Any, seconds: float) -> None:
 
 @dataclass(slots=True)
 class TransactionPublisher:
-    """Publishes batches, one transaction each. ``topic``: the one whose first partition has the mark."""
+    """Publishes batches, one transaction each. ``topic``: the one whose first partition has the mark.
+
+    ``owns`` raises if another process has taken the state.
+    """
 
     connection: KafkaSettings
     application: str
+    owns: Callable[[], None] = lambda: None
     _writer: _Writer | None = None
     _group: Consumer | None = None
     _known: Mark | None = None
@@ -253,13 +287,15 @@ class TransactionPublisher:
         while True:
             try:
                 return act()
-            except CrossStreamError:
-                self._abort()
+            except (KafkaException, CrossStreamError, SystemError) as failed:
+                error = failed.args[0] if isinstance(failed, KafkaException) else None
+                if error is None and self._writer is not None:
+                    error = self._writer.doubt(failed)
+                if error is None:
+                    self._abort()
                 self._abandon()
-                raise
-            except KafkaException as failed:
-                error = failed.args[0]
-                self._abandon()
+                if error is None:
+                    raise
                 if faults.is_denial(error) or monotonic() >= deadline:
                     what = f"the results of a batch were not published: {error.str()}"
                     raise faults.not_written(what, error) from failed
@@ -269,7 +305,7 @@ class TransactionPublisher:
     def _ready(self, state: str) -> Mark | None:
         """The mark, read again by each producer; None: there is none."""
         if self._writer is None:
-            self._writer = _Writer(self.connection, f"{self.application}-0")
+            self._writer = _Writer(self.connection, f"{self.application}-0", self.owns)
         self._writer.open()
         if self._known is None or self._known.state != state:
             self._known = self._read()

@@ -117,8 +117,9 @@ class Inputs:
         """Looks for topics and partitions that are new or gone, if it was not done just before."""
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self.planner.refresh()
-            if self._instance is not None:
-                self._instance.beat(self.planner.consumed())
+            instance = self._owner()
+            if instance is not None:
+                instance.beat(self.planner.consumed())
             self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -197,9 +198,24 @@ class Inputs:
         return found
 
     def note_consumed(self) -> None:
-        """Commits how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
-        if self._instance is not None:
-            self._instance.commit(self.planner.consumed())
+        """Commits how far the application is.
+
+        Raises `StateError`: CS-740 if an earlier instance runs, CS-720 if another one has taken the state.
+        """
+        instance = self._owner()
+        if instance is not None:
+            instance.commit(self.planner.consumed())
+
+    def _owner(self) -> Instance | None:
+        """The instance, if it still has the state: one that lost it leaves the group to its successor.
+
+        A process that stood still for a while (SIGSTOP) would else stop that one by its earlier mark.
+        """
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            self._log.assure()
+        self._instance = instance
+        return instance
 
     def close(self) -> None:
         if self._instance is not None:
@@ -310,7 +326,7 @@ class Publishing:
         if connection is not None and hasattr(connection, "publisher"):
             self.publisher = connection.publisher()
         if connection is not None and hasattr(connection, "transactions"):
-            self.transactions = connection.transactions()
+            self.transactions = connection.transactions(partial(log.assure, 0.0))
         self.staging = staging
         self.log = log
         self.mark = mark
