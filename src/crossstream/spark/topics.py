@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
 from msgspec import structs
 
@@ -34,6 +34,7 @@ from crossstream.storage.log_entries import (
     StagedFrame,
     StagedRows,
 )
+from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition
 
@@ -384,14 +385,15 @@ class Publishing:
         """Writes the rows of tables to files."""
         storage, names = self.log.root.storage(STAGED), []
         for sink, rows in self.tables.rows(sent).items():
-            name = f"table-{entry.id}-{uuid4().hex[:8]}.arrow"
-            storage.write(name, staged_rows(rows))
+            data = staged_rows(rows)
+            name = staged_name(f"table-{entry.id}", data)
+            storage.write(name, data)
             names.append((name, sink))
         return tuple(names)
 
     def _append(self, entry: BatchEntry, publication: Publication) -> None:
         """Publishes what is not there yet; in file topics an earlier attempt's is after ``entry.sinks``."""
-        read, staged = self.log.root.storage(STAGED).read, publication.staged
+        read, staged = partial(checked_staged, self.log.root.storage(STAGED)), publication.staged
         if staged and self.transactions is not None:
             self.transactions.publish(publication.mark, self.state, entry.id, staged, read)
         elif staged:
