@@ -141,7 +141,7 @@ def _rewritten(table: Table, gone: pa.Table) -> Iterator[Rewritten]:
     keys = gone.column_names
     wanted = pl.DataFrame(gone)
     for task in table.scan(row_filter=_near(gone)).plan_files():
-        there = _read(table, task, keys).cast(gone.schema)
+        there = _read(table, task, keys).select(keys).cast(gone.schema)
         kept = pl.DataFrame(there).with_row_index("__row").join(wanted, on=keys, how="anti", nulls_equal=True)
         if len(kept) < there.num_rows:
             rows = _read(table, task, table.schema().as_arrow().names)
