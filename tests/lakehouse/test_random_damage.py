@@ -32,22 +32,18 @@ class Damaged:
         self.lake = Lake(root, form)
         builder = cs.StreamsBuilder()
         counts = builder.table("counts", cs.Consumed(key=TEXT, value=NUMBER))
-        self.lake.sink(counts, "counts", named=cs.Named("counts"))
+        self.lake.sink(counts, "counts", named=cs.Named("table"))
         self.topology = builder.build()
         self.whole = root / "whole"
         self.table: Table = {}
-        tables = self.begun({})
+        tables = Tables(self.topology, "app")
+        tables.begin("state", -1)
         for batch in range(2):
             changes = {f"k{n:03}": batch * 1000 + n for n in range(batch * 50, batch * 50 + 100)}
-            tables.write("counts", rows(changes), batch)
+            tables.write("table", rows(changes), batch)
             self.table.update(changes)
         tables.close()
         self.save()
-
-    def begun(self, written: dict[str, int]) -> Tables:
-        tables = Tables(self.topology, "app")
-        tables.begin("state", max(written.values(), default=-1), written)
-        return tables
 
     def files(self) -> list[Path]:
         root = self.lake.root
@@ -65,9 +61,11 @@ class Damaged:
         shutil.copytree(self.whole, self.lake.root, dirs_exist_ok=True)
 
     def write(self, changes: dict[str, int | None]) -> None:
-        tables = self.begun({"counts": 1})
+        """As a start that finds the note of a batch."""
+        tables = Tables(self.topology, "app")
+        tables.written = {"table": 1}
         try:
-            tables.write("counts", rows(changes), 2)
+            tables.write("table", rows(changes), 2, "state")
         finally:
             tables.close()
 
@@ -107,10 +105,7 @@ def attempt(case: Damaged, seed: int) -> str:
         return f"{kind}: {error.code}"
     if kind == "flipped":
         return "flipped: not seen"  # neither format has checksums of its files
-    if path.exists() and path.read_bytes() != data:  # a file that the batch did not need, nor change
-        path.write_bytes(data)
-    elif not path.exists():
-        path.write_bytes(data)
+    path.write_bytes(data)  # the batch did not need it
     assert dict(case.lake.tuples("counts")) == wanted
     return f"{kind}: not needed"
 
@@ -127,7 +122,7 @@ def tried(root: Path, form: Any, seed: int, count: int) -> Iterator[str]:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_random_damage(tmp_path: Path, form: Any) -> None:
-    found = list(tried(tmp_path, form, 1, 25))
+    found = list(tried(tmp_path, form, 1, 12))
     assert any("CS-" in one for one in found)
 
 
