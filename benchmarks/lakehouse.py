@@ -1,4 +1,4 @@
-"""What a batch costs in Delta and Iceberg tables in partitions: `python -m benchmarks.lakehouse` prints core-seconds."""
+"""Core-seconds of a batch into Delta and Iceberg tables in partitions: `python -m benchmarks.lakehouse`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 from crossstream.columns.flat import DELETED
-from crossstream.graph.nodes import TableSink
 from crossstream.lakehouse.delta import DeltaSink
 from crossstream.lakehouse.iceberg import IcebergSink
 from crossstream.once import BatchMark
@@ -38,11 +38,9 @@ def changes(form: str, keys: str) -> pa.Table:
 
 def sink_of(form: str, root: Path) -> Any:
     """A table with all rows, and what writes it."""
-    node: Any = object.__new__(TableSink)
     table = str(root / "table") if form == "delta" else "shop.table"
     catalog = {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/lake"}
-    object.__setattr__(node, "table", table)
-    object.__setattr__(node, "options", {} if form == "delta" else catalog)
+    node: Any = SimpleNamespace(table=table, options={} if form == "delta" else catalog)
     data = rows(np.arange(ROWS), "old")
     if form == "delta":
         write_deltalake(table, data, partition_by=["part"])

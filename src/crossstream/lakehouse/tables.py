@@ -84,7 +84,8 @@ class Tables:
     ) -> None:
         """Before the first batch: creates and checks the tables. ``state``: its id; ``newest``: its last batch.
 
-        ``written``: the last batch that each table got. ``restarts``: the state may be an older copy, and batches after it are written again.
+        ``written``: the last batch that each table got. ``restarts``: the state may be an older copy,
+        and batches after it are written again.
 
         Raises `SinkError` CS-654 for a table with other columns or another key, CS-665 if one cannot be opened;
         `StateError` CS-741 if a table has later batches of this state, or not all that were written.

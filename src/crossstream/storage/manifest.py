@@ -152,7 +152,7 @@ def checked_run(storage: Storage, ref: SegmentRef) -> pa.Buffer:
 
 
 def staged_name(prefix: str, data: Written) -> str:
-    """A name for a file that waits to be published. It ends with the checksum of the file, so the note of it has that."""
+    """A name for a file that waits to be published. It ends with the checksum of the file."""
     return f"{prefix}-{uuid4().hex[:8]}-{_digest(data)}.arrow"
 
 
