@@ -180,8 +180,7 @@ def _overwrite(
     parts = [_as(rows, whole) for rows in (added, *(kept for _, kept in touched)) if rows.num_rows]
     with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
         snapshot.commit_uuid = uuid.uuid4()
-        if hasattr(snapshot, "delete_by_predicate"):
-            snapshot.delete_by_predicate(AlwaysTrue())
+        snapshot.delete_by_predicate(AlwaysTrue())
         for task, _ in touched:
             snapshot.delete_data_file(task.file)
         if parts:
