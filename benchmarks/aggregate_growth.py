@@ -1,21 +1,29 @@
 """What an update of a group costs with few and with many groups, and records a second through a processor.
 
 python -m benchmarks.aggregate_growth            # in this process, with the test driver; some minutes, some GB
+python -m benchmarks.aggregate_growth --spark    # as users run it: Spark, file topics, JSON
 
-Groups are counted and summed. After the first record of each group, records of random groups come in batches of 20,000.
+Groups are counted (and in the test driver summed). After the first record of each group, records of random groups come
+in batches of 20,000.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import crossstream as cs
+from benchmarks.aggregate_app import OursAggregated
+from benchmarks.generate import Topics
+from benchmarks.state import append, order_columns, wait_for_rows
 from crossstream import serdes
 
 TEXT, NUMBER = serdes.string(), serdes.int64()
@@ -43,6 +51,35 @@ def updates(groups: int, seed: int = 1) -> float:
             seconds.append(time.process_time() - began)
             driver._output.written.clear()
     return statistics.median(seconds)
+
+
+def on_spark(groups: int) -> dict[str, float]:
+    """Medians of a batch: seconds, and core-seconds of driver, JVM and workers."""
+    folder = Path(tempfile.mkdtemp(prefix="crossstream-bench-growth-"))
+    topics = Topics.of("growth")
+    append(folder, topics.orders, order_columns(np.arange(groups), 1_000, 1))
+    rng, cores = np.random.default_rng(7), []
+    with OursAggregated(
+        "",
+        "growth",
+        topics,
+        functions="count",
+        topics_dir=folder / "topics",
+        state_dir=folder / "state",
+        patience=900,
+    ) as running:
+        wait_for_rows(running, groups)
+        time.sleep(5)
+        before = len(running.batches)
+        for number in range(BATCHES):
+            used = sum(running.cpu_parts().values())
+            append(folder, topics.orders, order_columns(rng.integers(0, groups, BATCH), 1_000, 2 + number))
+            wait_for_rows(running, groups + (number + 1) * BATCH)
+            time.sleep(0.5)
+            cores.append(sum(running.cpu_parts().values()) - used)
+        took = [batch["seconds"] for batch in running.batches[before:] if batch["rows"] == BATCH]
+    shutil.rmtree(folder, ignore_errors=True)
+    return {"seconds": statistics.median(took[5:]), "core-seconds": statistics.median(cores[5:])}
 
 
 class Counter:
@@ -80,7 +117,12 @@ def processed(records: int = 200_000, keys: int = 50_000) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, nargs="+", default=[500_000, 10_000_000])
+    parser.add_argument("--spark", action="store_true")
     given = parser.parse_args()
+    if given.spark:
+        for groups in given.groups:
+            print(json.dumps({"groups": groups, **on_spark(groups)}), flush=True)
+        return
     print(json.dumps({"records a second through a processor": round(processed())}), flush=True)
     for groups in given.groups:
         print(json.dumps({"groups": groups, "seconds of a batch": round(updates(groups), 4)}), flush=True)

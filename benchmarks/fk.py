@@ -45,6 +45,8 @@ SPREAD = "-spread"
 """Ends the name of a side of ours that spreads small batches, too, over all tasks."""
 ONCE = "-once"
 """Ends the name of a side that writes its results exactly once."""
+WATCHED = "-watched"
+"""Ends the name of a side whose page is open, and whose numbers are asked for."""
 PARTITIONS = 4
 REST_SECONDS = 1.0
 """Without a result for so long, a side is thought to be done, and the results are looked at."""
@@ -126,9 +128,13 @@ class Bench:
             self.servers,
             prefix,
             topics,
-            functions=name.removeprefix("crossstream-").removesuffix(SPREAD).removesuffix(ONCE),
+            functions=name.removeprefix("crossstream-")
+            .removesuffix(SPREAD)
+            .removesuffix(ONCE)
+            .removesuffix(WATCHED),
             warm_up=warm,
             guarantee="exactly_once" if name.endswith(ONCE) else "at_least_once",
+            watched=name.endswith(WATCHED),
             single_task_rows=0 if name.endswith(SPREAD) else None,
         )
 
@@ -322,7 +328,7 @@ class Waiting:
             at_rest()
             self.consumer.resume(self.places)
             expected, quiet = ends - seen, 0
-            while expected > 0 and quiet < 5:  # ends of transactions count, and do not come
+            while left and expected > 0 and quiet < 5:  # ends of transactions count, and do not come
                 messages = [m for m in self.consumer.consume(10_000, 0.2) if m.error() is None]
                 quiet = 0 if messages else quiet + 1
                 expected -= len(messages)
@@ -330,7 +336,7 @@ class Waiting:
                     left.discard(message.key())
                 newest = max([newest, *(message.timestamp()[1] for message in messages)])
             self.consumer.pause(self.places)
-            seen = ends if quiet else ends - expected  # what came meanwhile has been read, too
+            seen = ends - expected  # what came meanwhile has been read, too
             if time.monotonic() > stop:
                 raise RuntimeError(f"{len(left)} last results did not come within {patience} s")
         self.consumer.close()

@@ -16,14 +16,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.request import urlopen
 
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks.generate import Topics
+from crossstream.kafka.broker import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -53,6 +56,7 @@ class Ours:
         settings: dict[str, str] | None = None,
         single_task_rows: int | None = None,
         guarantee: str = "at_least_once",
+        watched: bool = False,
         patience: float = 180,
     ) -> None:
         functions, _, checkout = functions.partition("@")
@@ -75,6 +79,9 @@ class Ours:
             self.arguments["topics-dir"] = str(topics_dir)
         if single_task_rows is not None:
             self.arguments["single-task-rows"] = str(single_task_rows)
+        self.watched = watched
+        if watched:
+            self.arguments |= {name: str(free_port()) for name in ("ui-port", "metrics-port")}
         self.settings = settings or {}
         self.state_dir = state_dir
         self.patience = patience
@@ -102,6 +109,9 @@ class Ours:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._await("running")
+        if self.watched:
+            threading.Thread(target=self._look, daemon=True).start()
+            threading.Thread(target=self._scrape, daemon=True).start()
         return self
 
     def __exit__(
@@ -143,6 +153,22 @@ class Ours:
             return [parent, *parent.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
+
+    def _look(self) -> None:
+        """The page in a browser: it follows the events of the application."""
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{self.arguments['ui-port']}/api/events") as events:
+            for _ in events:
+                pass
+
+    def _scrape(self) -> None:
+        """Prometheus, which asks each five seconds."""
+        while self._process.poll() is None:
+            with (
+                suppress(OSError),
+                urlopen(f"http://127.0.0.1:{self.arguments['metrics-port']}/metrics") as page,
+            ):
+                page.read()
+            time.sleep(5)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -244,6 +270,8 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
     parser.add_argument("--single-task-rows", type=int)
     parser.add_argument("--max-records", type=int)
     parser.add_argument("--guarantee", default="at_least_once")
+    parser.add_argument("--ui-port", type=int)
+    parser.add_argument("--metrics-port", type=int)
     parser.add_argument("--spark", action="append", default=[])
     arguments = parser.parse_args()
 
@@ -258,7 +286,13 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
 
     sizing = {} if arguments.single_task_rows is None else {"single_task_rows": arguments.single_task_rows}
 
-    def application(prefix: str, application_id: str, state_dir: str) -> cs.SparkStreams:
+    def application(
+        prefix: str,
+        application_id: str,
+        state_dir: str,
+        ui_port: int | None = None,
+        metrics_port: int | None = None,
+    ) -> cs.SparkStreams:
         config = cs.StreamsConfig(
             application_id=application_id,
             bootstrap_servers=None if arguments.topics_dir else arguments.bootstrap,
@@ -267,6 +301,8 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
             partitions=int(arguments.partitions),
             max_records_per_batch=arguments.max_records,
             processing_guarantee=arguments.guarantee,
+            ui_port=ui_port,
+            metrics_port=metrics_port,
             **sizing,
         )
         return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)
@@ -279,7 +315,10 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     started = time.monotonic()
-    with application(arguments.prefix, arguments.application_id, arguments.state_dir) as app:
+    given = arguments
+    with application(
+        given.prefix, given.application_id, given.state_dir, given.ui_port, given.metrics_port
+    ) as app:
         app.on_progress(
             lambda p: say(
                 "batch",

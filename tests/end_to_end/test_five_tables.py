@@ -254,9 +254,14 @@ def in_topic(parts: Parts, topic: str) -> dict[int, Any]:
 
 
 def await_equal(
-    parts: Parts, prefix: str, folder: Path, process: subprocess.Popen[bytes], seconds: float
+    parts: Parts,
+    prefix: str,
+    folder: Path,
+    process: subprocess.Popen[bytes],
+    seconds: float,
+    restarts: bool = False,
 ) -> None:
-    """Returns when the topics have what SQL shows."""
+    """Returns when the topics have what SQL shows. ``restarts``: a connector that failed."""
     wanted = in_sql(parts, prefix)
     assert len(wanted["named"]) > 100
     assert len(wanted["totals"]) > 100
@@ -265,6 +270,8 @@ def await_equal(
         found = {name: in_topic(parts, f"{prefix}.{name}") for name in wanted}
         if found == wanted:
             return
+        if restarts:
+            restart_failed(parts, prefix)
         failed = process.poll() is not None or parts.failure(prefix)
         if failed or time.monotonic() > deadline:
             differ = {
@@ -308,7 +315,7 @@ def test_five_tables_are_joined_as_in_sql_whatever_is_killed(parts: Parts, tmp_p
         for victims in VICTIMS:
             done = (tmp_path / "batches").stat().st_size
             parts.postgres.execute(shop.script(half), "five")
-            await_batch(process, tmp_path, done)
+            await_batch(parts, process, tmp_path, done)
             for victim in victims.split():
                 if victim == "application":
                     kill(process)
@@ -318,16 +325,26 @@ def test_five_tables_are_joined_as_in_sql_whatever_is_killed(parts: Parts, tmp_p
             parts = restarted(parts)
             if process.poll() is not None:
                 process = lives.enter_context(running(parts, "five", tmp_path))
-        await_equal(parts, "five", tmp_path, process, 900)
+        await_equal(parts, "five", tmp_path, process, 900, restarts=True)
 
 
-def await_batch(process: subprocess.Popen[bytes], folder: Path, done: int) -> None:
+def await_batch(parts: Parts, process: subprocess.Popen[bytes], folder: Path, done: int) -> None:
     """Returns when the application has processed a batch; ``done``: the size of the file of batches before."""
     deadline = time.monotonic() + 300
     while (folder / "batches").stat().st_size == done:
         assert process.poll() is None, (folder / "log").read_text()[-3000:]
         assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
-        time.sleep(0.05)
+        restart_failed(parts, "five")
+        time.sleep(0.2)
+
+
+def restart_failed(parts: Parts, connector: str) -> None:
+    """A connector fails for good if its servers are away for long. Who runs Connect restarts it."""
+    if (reason := parts.failure(connector)) is not None:
+        print("a connector failed and is restarted:", reason[:1000])
+        url = f"{parts.connect.url}/connectors/{connector}/restart?includeTasks=true&onlyFailed=true"
+        servers.request(url, "POST")
+        time.sleep(2)
 
 
 def restarted(parts: Parts) -> Parts:
