@@ -123,6 +123,7 @@ def test_a_table_that_is_removed_under_an_application(lives: Lives) -> None:
         app.process_available()
         removed(lives.lake)
         lives.append("b")
-        with pytest.raises(cs.StateError) as caught:
+        with pytest.raises(cs.CrossStreamError) as caught:
             app.process_available()
-    assert caught.value.code == "CS-741"
+    # delta-rs misses a file of the version that it has open.
+    assert caught.value.code == ("CS-665" if lives.lake.form == "delta" else "CS-741")
