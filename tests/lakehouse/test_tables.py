@@ -241,6 +241,16 @@ def test_a_table_of_others_is_written(lake: Lake) -> None:
     assert lake.tuples("orders") == [("a", "x", 1.0)]
 
 
+def test_the_columns_of_a_key_in_another_order(lake: Lake) -> None:
+    names = ("value", "b", "a")
+    lake.create("orders", pa.schema([(n, pa.int64() if n == "b" else pa.string()) for n in names]))
+    key = serdes.json({"a": pl.String, "b": pl.Int64})
+    built = topology(lake, of=(key, TEXT))
+    pipe(built, [({"a": "x", "b": 1}, "old"), ({"a": "y", "b": 1}, "old")], key, TEXT)
+    pipe(built, [({"a": "x", "b": 1}, "new"), ({"a": "y", "b": 1}, None)], key, TEXT)
+    assert lake.tuples("orders") == [("new", 1, "x")]
+
+
 JSON = serdes.json()
 REFUSED: dict[str, tuple[Callable[[cs.KStream | cs.KTable, Lake], None], str, str]] = {
     "no serde": (lambda t, lake: lake.sink(t.map_values(str), "t"), "CS-140", "Repartitioned"),  # type: ignore[union-attr]

@@ -26,7 +26,6 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -40,6 +39,7 @@ from crossstream.kafka.producer import BY_KEY, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.storage.files import BufferList, Storage
 from crossstream.storage.log_entries import StagedFrame
+from crossstream.storage.manifest import staged_name
 
 FILE_BYTES = 16 << 20
 """Records that a task keeps in memory before it writes them to a file."""
@@ -94,11 +94,11 @@ class StagingWriter:
     def flush(self) -> None:
         """Writes what is held."""
         for topic, batches in self._held.items():
-            name = f"{self._task}-{uuid4().hex[:8]}.arrow"
             out = BufferList()
             with pa.ipc.new_stream(out, batches[0].schema) as stream:
                 for batch in batches:
                     stream.write_batch(batch)
+            name = staged_name(self._task, out)
             self._storage.write(name, out)
             rows = sum(batch.num_rows for batch in batches)
             self.staged.append((name, topic, BY_KEY, rows, b""))

@@ -141,7 +141,7 @@ def _rewritten(table: Table, gone: pa.Table) -> Iterator[Rewritten]:
     keys = gone.column_names
     wanted = pl.DataFrame(gone)
     for task in table.scan(row_filter=_near(gone)).plan_files():
-        there = _read(table, task, keys).cast(gone.schema)
+        there = _read(table, task, keys).select(keys).cast(gone.schema)
         kept = pl.DataFrame(there).with_row_index("__row").join(wanted, on=keys, how="anti", nulls_equal=True)
         if len(kept) < there.num_rows:
             rows = _read(table, task, table.schema().as_arrow().names)
@@ -180,8 +180,7 @@ def _overwrite(
     parts = [_as(rows, whole) for rows in (added, *(kept for _, kept in touched)) if rows.num_rows]
     with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
         snapshot.commit_uuid = uuid.uuid4()
-        if hasattr(snapshot, "delete_by_predicate"):
-            snapshot.delete_by_predicate(AlwaysTrue())
+        snapshot.delete_by_predicate(AlwaysTrue())
         for task, _ in touched:
             snapshot.delete_data_file(task.file)
         if parts:

@@ -73,19 +73,24 @@ class Tables:
         self._application = application
         self._state = ""
         self._writers: dict[str, Writer] = {}
+        self.written: dict[str, int] = {}
+        """The last batch that each table got, by sink; a table without it has lost rows."""
 
     def __bool__(self) -> bool:
         return bool(self._sinks)
 
-    def begin(self, state: str, newest: int, *, restarts: bool = False) -> None:
+    def begin(
+        self, state: str, newest: int, written: Mapping[str, int] | None = None, *, restarts: bool = False
+    ) -> None:
         """Before the first batch: creates and checks the tables. ``state``: its id; ``newest``: its last batch.
 
-        ``restarts``: the state may be an older copy, and batches after it are written again.
+        ``written``: the last batch that each table got. ``restarts``: the state may be an older copy,
+        and batches after it are written again.
 
         Raises `SinkError` CS-654 for a table with other columns or another key, CS-665 if one cannot be opened;
-        `StateError` CS-741 if a table has later batches of this state.
+        `StateError` CS-741 if a table has later batches of this state, or not all that were written.
         """
-        self._state = state
+        self._state, self.written = state, dict(written or {})
         for node in self._sinks.values():
             found = self._guarded(node, partial(self._newest, node, newest))
             if found is not None and found > newest:
@@ -116,7 +121,7 @@ class Tables:
     def _newest(self, node: TableSink, newest: int) -> int | None:
         columns = layout(node)
         writer = self._prepared(node, columns.schema, columns.keys)
-        return writer.newest(self._mark(node.name, newest))
+        return self._found(node, writer, self._mark(node.name, newest))
 
     def _write(self, node: TableSink, rows: pa.Table, mark: BatchMark) -> None:
         pause = PAUSE_SECONDS
@@ -124,11 +129,11 @@ class Tables:
             writer = self._prepared(
                 node, pa.schema([f for f in rows.schema if f.name != DELETED]), keys_of(rows)
             )
-            found = writer.newest(mark)
-            if found is not None and found >= mark.batch:
-                return
+            found = self._found(node, writer, mark)
             try:
-                writer.write(rows, mark)
+                if found is None or found < mark.batch:
+                    writer.write(rows, mark)
+                self.written[node.name] = mark.batch
                 return
             except writer.conflicts:
                 if attempt == ATTEMPTS - 1:
@@ -153,12 +158,21 @@ class Tables:
     def _mark(self, name: str, batch: int) -> BatchMark:
         return BatchMark(self._application, name, self._state, batch)
 
+    def _found(self, node: TableSink, writer: Writer, mark: BatchMark) -> int | None:
+        """The newest batch that the table has. Raises `StateError` CS-741 if it lacks one that was written."""
+        found, wanted = writer.newest(mark), self.written.get(node.name, -1)
+        if wanted > (-1 if found is None else found):
+            raise _behind(node, wanted)
+        return found
+
     def _prepared(self, node: TableSink, wanted: pa.Schema, keys: Sequence[str]) -> Writer:
         """The writer of the newest version of the table, which has these columns."""
         if node.name not in self._writers:
             self._writers[node.name] = _writer_of(node)
         writer = self._writers[node.name]
         if not writer.open():
+            if node.name in self.written:
+                raise _behind(node, self.written[node.name])
             writer.create(wanted, tuple(keys) if node.upserts else ())
         key = writer.key
         if node.upserts and key is not None and set(key) != set(keys):
@@ -261,6 +275,16 @@ def _ahead(node: TableSink, found: int, newest: int) -> StateError:
         where={**node.where, "table": node.table},
         next="restore the table to the version before, too; "
         'on_lost_state="restart" continues from the older state: streams are appended again from there',
+    )
+
+
+def _behind(node: TableSink, wanted: int) -> StateError:
+    return StateError(
+        f"the table lacks batch {wanted} of this state, which was written: "
+        "it is missing, it was replaced, or it is an older version",
+        code="CS-741",
+        where={**node.where, "table": node.table},
+        next="restore the table; to write a new table from now on, give the sink another name: named=cs.Named(…)",
     )
 
 

@@ -125,7 +125,8 @@ class Engine:
         shipped = pickled_job(job)
         check_frames(self.topology, self.state)
         self.log.lock(self.config.application_id, self.config.state_rights)
-        self._publishing.finish_last(self.config.application_id)
+        restarts = self.config.on_lost_state == "restart"
+        self._publishing.finish_last(self.config.application_id, restarts=restarts)
         there = find(self.log, self.plan, self.config)
         self.inputs.check(there)
         self.spark = session()
@@ -149,8 +150,7 @@ class Engine:
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
-        restarts = self.config.on_lost_state == "restart"
-        self._publishing.begin(found.application.state_id, commit.id, restarts=restarts)
+        self._publishing.begin(found.application.state_id, commit, restarts=restarts)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
         self._say_recovered(commit)
@@ -310,8 +310,7 @@ class Engine:
                 return True
             raise
         ran = time.perf_counter()
-        commit = self._following(entry, report)
-        self._publishing.publish(entry, report, commit, sent)
+        commit = self._publishing.publish(entry, report, self._following(entry, report), sent)
         published = time.perf_counter()
         self._commit(commit, report)
         if report.manifests:

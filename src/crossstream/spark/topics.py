@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
 from msgspec import structs
 
@@ -35,6 +34,7 @@ from crossstream.storage.log_entries import (
     StagedFrame,
     StagedRows,
 )
+from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition
 
@@ -334,17 +334,19 @@ class Publishing:
         self.state = ""
         self._rows: tuple[StagedRows, ...] = ()
 
-    def begin(self, state: str, newest: int, *, restarts: bool) -> None:
+    def begin(self, state: str, newest: Commit, *, restarts: bool) -> None:
         """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
         self.state = state
         if self.transactions is not None and self.mark:
-            self.transactions.begin(self.mark, state, newest, restarts=restarts)
-        self.tables.begin(state, newest, restarts=restarts)
+            self.transactions.begin(self.mark, state, newest.id, restarts=restarts)
+        self.tables.begin(state, newest.id, {} if restarts else newest.tables, restarts=restarts)
 
     def publish(
         self, entry: BatchEntry, report: Report, commit: Commit, sent: Mapping[str, list[bytes]]
-    ) -> None:
+    ) -> Commit:
         """Publishes what a batch has staged, in its order. ``sent``: what it sent to the driver, by sink.
+
+        Returns the commit, which knows of the tables as well.
 
         A frame must not outlive the entry of its batch, whose ranges it was made of.
         """
@@ -352,8 +354,10 @@ class Publishing:
         self.log.assure()
         self.log.settle(file_names(report.written))
         self._rows = self._stage(entry, sent)
+        written = {sink: entry.id for _, sink in self._rows}
+        commit = structs.replace(commit, tables={**self.tables.written, **written})
         if not report.staged and not self._rows:
-            return
+            return commit
         staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
         held = [frame[0] for frame in staged] if self.transactions is not None else []
         self.log.settle(f"{STAGED}/{name}" for name in [*held, *(name for name, _ in self._rows)])
@@ -362,17 +366,19 @@ class Publishing:
         note = partial(self.log.write_publication, entry, publication)
         if held:
             self._append(entry, publication, note)
-            return
+            return commit
         if entry.epoch >= 0 or self._rows:
             note()
         self._append(entry, publication)
+        return commit
 
-    def finish_last(self, application_id: str) -> None:
+    def finish_last(self, application_id: str, *, restarts: bool) -> None:
         """Commits the batch whose results the last run of this application was publishing, if they were noted."""
         found = self.log.application()
         if found is None or found.application_id != application_id:
             return
-        entry = self.log.begun(self.log.newest())
+        newest = self.log.newest()
+        entry = self.log.begun(newest)
         publication = None if entry is None else entry.publication
         if entry is None or publication is None:
             return
@@ -381,6 +387,8 @@ class Publishing:
         self.state = found.state_id
         self.log.repeat_batch(entry)
         self.log.settled()
+        if newest is not None and not restarts:
+            self.tables.written = dict(newest.tables)
         self._append(entry, publication)
         self.log.write_commit(publication.commit)
 
@@ -405,8 +413,9 @@ class Publishing:
         """Writes the rows of tables to files."""
         storage, names = self.log.root.storage(STAGED), []
         for sink, rows in self.tables.rows(sent).items():
-            name = f"table-{entry.id}-{uuid4().hex[:8]}.arrow"
-            storage.write(name, staged_rows(rows))
+            data = staged_rows(rows)
+            name = staged_name(f"table-{entry.id}", data)
+            storage.write(name, data)
             names.append((name, sink))
         return tuple(names)
 
@@ -417,7 +426,7 @@ class Publishing:
 
         ``note``: what a transaction does before it is committed.
         """
-        read, staged = self.log.root.storage(STAGED).read, publication.staged
+        read, staged = partial(checked_staged, self.log.root.storage(STAGED)), publication.staged
         if staged and self.transactions is not None:
             self.transactions.publish(publication.mark, self.state, entry.id, staged, read, note)
         elif staged:

@@ -109,6 +109,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
     state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
+    ``tables``: the last batch that each Delta or Iceberg table got, by sink.
     """
 
     id: int
@@ -118,6 +119,7 @@ class Commit(msgspec.Struct, frozen=True):
     time: float = 0.0
     epoch: int = -1
     topic_ids: dict[str, str] = {}
+    tables: dict[str, int] = {}
 
 
 class Publication(msgspec.Struct, frozen=True):

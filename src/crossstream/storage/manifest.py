@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
+from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -148,6 +149,17 @@ def checked_run(storage: Storage, ref: SegmentRef) -> pa.Buffer:
         return data if data.size == ref.size and _digest(data) == ref.checksum else None
 
     return _sound(storage, ref.file, "run file", whole)
+
+
+def staged_name(prefix: str, data: Written) -> str:
+    """A name for a file that waits to be published. It ends with the checksum of the file."""
+    return f"{prefix}-{uuid4().hex[:8]}-{_digest(data)}.arrow"
+
+
+def checked_staged(storage: Storage, name: str) -> pa.Buffer:
+    """The bytes of such a file; `StateError` if it is missing or not byte for byte what was written."""
+    checksum = name.removesuffix(".arrow").rpartition("-")[2]
+    return _sound(storage, name, "staged file", lambda data: data if _digest(data) == checksum else None)
 
 
 def map_run(storage: Storage, ref: SegmentRef) -> Run:
