@@ -488,7 +488,9 @@ def test_a_process_that_lost_the_state_does_not_take_over(world: World) -> None:
     staging = StagingWriter(_Memory(), "t")
     staging.write(topic, records((b"late", b"x")))
     staging.flush()
-    zombie, successor = (TransactionPublisher(world.connection, world.name, check) for check in (owns, lambda: None))
+    zombie, successor = (
+        TransactionPublisher(world.connection, world.name, check) for check in (owns, lambda: None)
+    )
     try:
         zombie.begin(topic, "state", -1)
         lost.append("")

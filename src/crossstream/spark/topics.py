@@ -387,7 +387,7 @@ class Publishing:
         self.state = found.state_id
         self.log.repeat_batch(entry)
         self.log.settled()
-        if newest is not None and not restarts:
+        if not restarts:
             self.tables.written = dict(newest.tables)
         self._append(entry, publication)
         self.log.write_commit(publication.commit)
