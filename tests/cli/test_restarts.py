@@ -147,5 +147,5 @@ def test_a_killed_jvm_is_another_start(tmp_path: Path) -> None:
         finally:
             process.terminate()
     text = (tmp_path / "stderr").read_text()
-    assert "ended with the code 75; it starts again in 1 s, 1 restarts are left" in text, text
+    assert "ended with the code 75; it starts again in 0 s, 1 restarts are left" in text, text
     assert world.table("promotions", TEXT, JSON) == {"p": {"name": "hat", "shop": "Mia"}}

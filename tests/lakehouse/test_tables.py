@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import crossstream as cs
@@ -327,6 +327,7 @@ CHANGES = st.lists(
 @pytest.mark.parametrize("form", FORMATS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES, cut=st.integers(1, 12), partitions=st.integers(1, 3))
+@example(changes=[("a", None), ("a", None)], cut=1, partitions=1)  # batches that change no row
 def test_any_cut_into_batches_gives_the_same_table(
     tmp_path_factory: pytest.TempPathFactory, form: Any, changes: list[Any], cut: int, partitions: int
 ) -> None:

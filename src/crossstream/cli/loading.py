@@ -18,7 +18,7 @@ from typing import Any
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
 from crossstream.cli.arguments import refuse_without
-from crossstream.cli.begin import on_path, split
+from crossstream.cli.target import on_path, split
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 
