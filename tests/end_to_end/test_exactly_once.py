@@ -144,7 +144,7 @@ def test_killed_again_and_again(tmp_path: Path, fresh: int, master: str, rows: i
 
 
 BITES = {
-    "at least once": ("committing", {"GUARANTEE": "at_least_once"}),
+    "at least once": ("committing", {"GUARANTEE": "at_least_once", "STEPS": "0.5"}),
     "mark ignored": ("commit_transaction", {"MARK": "ignored"}),
 }
 
