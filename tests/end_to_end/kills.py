@@ -354,6 +354,12 @@ class Killer:
         elif not (self.app.await_line("committed")):
             self._note_end(f"{victim} at {moment}")
 
+    def after_a_batch(self) -> None:
+        """Returns when the application has committed one more."""
+        self._ensure_running()
+        if not self.app.await_line("committed"):
+            self._note_end("nothing")
+
     def _ensure_running(self) -> None:
         if self.app.has_ended:
             self.app.start()
