@@ -247,7 +247,7 @@ class Connection:
             raise _unusable(
                 f"the settings of the schema registry cannot be used: {type_and_text(error)}"
             ) from error
-        weakref.finalize(self, client.close)
+        weakref.finalize(self, client.__exit__)  # older clients have no close()
         self.use(client)
 
     def use(self, client: Any) -> None:

@@ -55,7 +55,7 @@ def test_a_connection_that_is_dropped_closes_its_client(server: Registry) -> Non
     own = SchemaRegistryClient({"url": server.url})
     module.Connection(of(server)).use(own)
     assert not own._rest_client.session.is_closed
-    own.close()
+    own.__exit__()
 
 
 def test_an_unknown_id_is_not_asked_for_again_at_once(server: Registry) -> None:
