@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -62,6 +64,22 @@ def test_power_is_lost_at_any_moment(stocked: World, loss: Loss) -> None:
             run(found)
             assert left(found) == wanted, f"after the power was lost at moment {number}"
     assert committed >= 3
+
+
+def test_a_batch_is_not_there_before_the_commit_that_it_follows(stocked: World) -> None:
+    """However slow the disk is with the folder of the commits; the state would be refused."""
+    with machine(stocked.root) as noted, pytest.MonkeyPatch.context() as patch:
+        force = os.fsync
+
+        def slow(file: int) -> None:
+            if os.readlink(f"/proc/self/fd/{file}").endswith("commits"):
+                time.sleep(0.1)
+            force(file)
+
+        patch.setattr(os, "fsync", slow)
+        run(stocked)
+    for number, moment in enumerate(noted.moments):
+        BatchLog(after(moment, stocked, "strict", number).state_dir).last_commit()
 
 
 def test_power_is_lost_while_a_batch_is_repeated(stocked: World) -> None:

@@ -22,7 +22,7 @@ from tests.spark.world import NAMES, World
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SUBSCRIBERS = [
-    pytest.param((200_000, 0.75), id="200,000"),
+    pytest.param((200_000, 1.25), id="200,000"),
     pytest.param((2_000_000, 1.5), id="two million", marks=pytest.mark.nightly),
 ]
 """How many, and the resident GiB that no worker may reach."""

@@ -123,6 +123,7 @@ class BatchLog:
         self._write("application.json", application)
 
     def write_batch(self, entry: BatchEntry) -> None:
+        self.settled()  # a batch that outlives the commit before it would make the state unreadable
         self.assure()
         try:
             self._write(batch_file(entry.id), entry, new=True)
