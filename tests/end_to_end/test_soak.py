@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,7 +25,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import OffsetRange, TopicPartition
-from tests.faults.lives import kill
+from tests.faults.lives import launched
 from tests.kafka.fixtures import delete
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(3 * 3600)]
@@ -118,28 +115,6 @@ class Sample:
     files: int
 
 
-@contextmanager
-def running(servers: str, prefix: str, state: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.end_to_end.soak_app", servers, prefix, str(state)]
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-            cwd=Path(__file__).parents[2],
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
 def test_an_hour_at_an_even_rate(
     broker_info: BrokerInfo, log: KafkaLog, reader: KafkaReader, tmp_path: Path
 ) -> None:
@@ -150,7 +125,8 @@ def test_an_hour_at_an_even_rate(
     batches: list[dict[str, Any]] = []
     samples: list[Sample] = []
     feed.begin()
-    with running(servers, prefix, state, tmp_path / "log") as process:
+    command = [sys.executable, "-m", "tests.end_to_end.soak_app", servers, prefix, str(state)]
+    with launched(command, tmp_path / "log") as process:
 
         def read() -> None:
             assert process.stdout is not None

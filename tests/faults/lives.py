@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -46,6 +46,15 @@ def started(
     """
     module = ["-m", "tests.faults.application"]
     command = [sys.executable, *module, str(world.root), master, str(records), topology, str(rows)]
+    with launched(command, log, **environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n", log.read_text()[-3000:]
+        yield process
+
+
+@contextmanager
+def launched(command: Sequence[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own, whose errors are added to ``log``. All of it is killed in the end."""
     with open(log, "a") as errors:
         process = subprocess.Popen(
             command,
@@ -58,8 +67,6 @@ def started(
             env={**os.environ, **environment},
         )
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "running\n", log.read_text()[-3000:]
         yield process
     finally:
         kill(process)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,9 +11,8 @@ import pytest
 
 from tests.faults.one_process import streams
 from tests.metrics.shop import config_of, shop, write
+from tests.ui.browser import CHROMIUM
 from tests.ui.test_page import asked, until
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 pytestmark = [
     pytest.mark.slow,

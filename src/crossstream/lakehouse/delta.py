@@ -99,7 +99,6 @@ class DeltaSink:
             .when_not_matched_insert(values, f"NOT s.{DELETED}")
             .execute()
         )
-        self.open()
         if self.newest(mark) != mark.batch:  # a merge that changes no row commits nothing
             self.reset(mark)
 

@@ -291,7 +291,6 @@ def resolve(
         exists = there | (kind == "left")
         partners = np.zeros(right.rows, np.int64)
         for lefts, primary, own, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
-            referred[rows] = True
             partners += np.bincount(rows, minlength=right.rows)
             joined = _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
             if headers is not None:
@@ -299,7 +298,7 @@ def resolve(
                 of_rows = None if of_rows is None else take_or_null(of_rows, rows)
                 joined = _with_headers(joined, headers_of(headers, own, of_rows))
             yield joined
-        asked[1].count(there, there & referred)
+        asked[1].count(there, there & (referred | (partners > 0)))
         asked[1].most = max(asked[1].most, int(partners.max()))
 
 
