@@ -322,10 +322,17 @@ class Killer:
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
     ended: list[str] = field(default_factory=list)
     """The applications that ended without a victim that they should survive."""
+    _next: list[tuple[str, str]] = field(default_factory=list)
 
     def kill(self) -> None:
-        """Kills once; the application runs afterwards, unless it was the last of it."""
-        moment, victim = self.rng.choice(self.moments), self.rng.choice(self.victims)
+        """Kills once; the application runs afterwards, unless it was the last of it.
+
+        Each victim comes at each moment before one comes at the same moment again.
+        """
+        if not self._next:
+            self._next = [(moment, victim) for moment in self.moments for victim in self.victims]
+            self.rng.shuffle(self._next)
+        moment, victim = self._next.pop()
         if moment in (START, "begins"):
             if not self.app.has_ended:  # only what starts can be killed in its start
                 self.app.kill_all()
