@@ -32,7 +32,7 @@ from crossstream.topics import (
     RangeReader,
     TopicConnection,
     TopicLog,
-    TopicPartition,
+    all_partitions,
     is_internal,
 )
 
@@ -137,7 +137,7 @@ def _topics_of(draft: Draft, known: Any) -> list[str]:
 
 def _head(topic: str, known: Any, rows: int, log: TopicLog, reader: RangeReader) -> pa.RecordBatch:
     """The first records of a topic: of each partition in the order of its offsets, of several by their timestamps."""
-    partitions = [TopicPartition(topic, partition) for partition in range(known[topic])]
+    partitions = all_partitions([topic], known)
     begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
     waiting = []
     for one in partitions:

@@ -8,7 +8,7 @@ read exact ranges and to write records. A `TopicConnection` makes all of them; S
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -92,6 +92,11 @@ class RangeReader(Protocol):
         Yields nothing for an empty range. Raises `SourceError` if retention deleted a part of the range, the topic
         does not exist, or the broker does not answer within ``broker_patience``.
         """
+
+    def read_many(
+        self, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        """The records of several ranges, each in offset order: one after the other, or as they come."""
 
     def close(self) -> None: ...
 
@@ -254,3 +259,8 @@ def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
 
 def partition_of(span: OffsetRange) -> TopicPartition:
     return TopicPartition(span.topic, span.partition)
+
+
+def all_partitions(topics: Iterable[str], counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition of these topics; ``counts``: how many each topic has."""
+    return [TopicPartition(topic, partition) for topic in topics for partition in range(counts[topic])]

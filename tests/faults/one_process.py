@@ -33,7 +33,7 @@ class OneProcess(rounds.SparkRounds):
         self.held = worker.opened(self.job)
 
     def _run(self, before: bool, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
-        held, plan = self.held, self._plans()[before]
+        held, plan = self.held, self.job.stage(before)
         shares = rounds.share_count(plan, batch)
         sent = [s for share in range(shares) for s in worker.read_round(held, plan, batch, share, shares)]
         for number in range(1, plan.rounds):

@@ -33,6 +33,7 @@ from crossstream.topics import (
     TopicConnection,
     TopicLog,
     TopicPartition,
+    all_partitions,
     is_internal,
 )
 
@@ -89,7 +90,7 @@ def list_topics(arguments: Namespace) -> int:
     log = _connection_of(arguments).log()
     try:
         topics = {name: count for name, count in log.topics().items() if not is_internal(name)}
-        partitions = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
+        partitions = all_partitions(topics, topics)
         begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
     finally:
         log.close()

@@ -26,7 +26,14 @@ from crossstream.errors import SinkError, SourceError
 from crossstream.filetopics.segments import Frame, PartitionLog
 from crossstream.records import RECORDS, concat
 from crossstream.storage.files import force
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, illegal_name, is_legal_name
+from crossstream.topics import (
+    OffsetAndTimestamp,
+    OffsetRange,
+    TopicPartition,
+    illegal_name,
+    is_legal_name,
+    partition_of,
+)
 
 FORMAT = 1
 STAGED = ".staged"
@@ -260,7 +267,7 @@ class FileTopicLog:
         """The first record of each range with that timestamp (ms) or a later one, or None."""
         found = {}
         for span in spans:
-            owner = TopicPartition(span.topic, span.partition)
+            owner = partition_of(span)
             first = first_at(self._folders.partition(owner), span.start, timestamp)
             found[owner] = None if first is None or first.offset >= span.end else first
         return found
@@ -302,7 +309,7 @@ class FileRangeReader:
         """
         if span.start >= span.end:
             return iter(())
-        log = self._folders.partition(TopicPartition(span.topic, span.partition))
+        log = self._folders.partition(partition_of(span))
         if log.end < span.end or log.begin > span.start:
             log.refresh()
         where = {"topic": span.topic, "partition": span.partition}
@@ -324,6 +331,12 @@ class FileRangeReader:
                 "Restore its folder, or start with a new state_dir.",
             )
         return _in_batches(log.read(span.start, span.end), span, max_rows)
+
+    def read_many(
+        self, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        """The records of one range after the other. Raises as `read` does."""
+        return ((span, records) for span in spans for records in self.read(span, max_rows))
 
     def close(self) -> None:
         """Nothing is held open between reads."""

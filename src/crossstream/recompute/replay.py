@@ -18,7 +18,7 @@ from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, in_turn
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import Version
-from crossstream.topics import OffsetRange, RangeReader, check_name
+from crossstream.topics import check_name
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
@@ -49,26 +49,6 @@ class Written:
 
     def finish(self) -> None:
         """Everything written is there already."""
-
-
-@dataclass(slots=True)
-class FromReader:
-    """Reads ranges with a reader of topics: file topics one after the other, Kafka's together."""
-
-    reader: RangeReader
-
-    def read(
-        self, spans: Sequence[SourceRange], max_rows: int
-    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
-        wanted = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
-        read_many = getattr(self.reader, "read_many", None)
-        if read_many is not None:
-            for offsets, records in read_many(list(wanted), max_rows):
-                yield wanted[offsets], records
-            return
-        for offsets, span in wanted.items():
-            for records in self.reader.read(offsets, max_rows):
-                yield span, records
 
 
 @dataclass(slots=True)

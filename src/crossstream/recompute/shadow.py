@@ -14,12 +14,12 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, Sink
 from crossstream.planning.plan import Plan
 from crossstream.recompute.inputs import everything
-from crossstream.recompute.replay import FromReader, Replay, Written
+from crossstream.recompute.replay import Replay, Written
 from crossstream.recompute.verify import Compared, compared
-from crossstream.runtime.batch import Settings
+from crossstream.runtime.batch import Settings, TopicInput
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.topics import OffsetRange, TopicConnection, TopicPartition
+from crossstream.topics import OffsetRange, TopicConnection, all_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ def compare_topics(
                 where={"topic": against},
                 next="correct the name; `crossstream topics list` shows what is there",
             )
-        theirs_in = [TopicPartition(against, number) for number in range(counts[against])]
+        theirs_in = all_partitions([against], counts)
         begins, ends = log.begin_offsets(theirs_in), log.end_offsets(theirs_in)
         spans = everything(plan.topology, log)
         name = sink.topic or ""
         replay = Replay(plan, counts.get(name, 1), settings or Settings(), Written(counts, frozenset({name})))
-        replay.run(spans, FromReader(reader))
+        replay.run(spans, TopicInput(reader))
         theirs = [
             records
             for tp in theirs_in

@@ -21,8 +21,8 @@ from crossstream.graph.nodes import Node, Source, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches
-from crossstream.recompute.replay import FromReader, Replay, Span, Written, reader_of
-from crossstream.runtime.batch import Input, Settings
+from crossstream.recompute.replay import Replay, Span, Written, reader_of
+from crossstream.runtime.batch import Input, Settings, TopicInput
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
@@ -121,7 +121,7 @@ def verify_results(
             replay = Replay(plan, number, settings or Settings(), Written(counts))
             if connection is not None:
                 reader = connection.reader()
-                source: Input = FromReader(reader)
+                source: Input = TopicInput(reader)
                 source = source if sample is None else Sampled(source, sample)
                 try:
                     for spans in batches:

@@ -17,6 +17,7 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Shape
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
+from crossstream.topics import OffsetRange, RangeReader
 
 FRAME_RANK = 1 << 20
 """Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""
@@ -197,6 +198,20 @@ class Input(Protocol):
         self, spans: Sequence[SourceRange], max_rows: int
     ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
         """The records of several ranges, batches of `records.RECORDS` as they come, each range in offset order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInput:
+    """Reads ranges of topics."""
+
+    reader: RangeReader
+
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        wanted = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
+        for offsets, records in self.reader.read_many(list(wanted), max_rows):
+            yield wanted[offsets], records
 
 
 @dataclass(frozen=True, slots=True)

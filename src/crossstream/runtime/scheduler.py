@@ -16,7 +16,7 @@ from crossstream.graph.nodes import Graph, Source
 from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
 from crossstream.runtime.batch import rank_of
 from crossstream.storage.log_entries import SourceRange, Starts
-from crossstream.topics import OffsetRange, TopicLog, TopicPartition
+from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions
 
 logger = logging.getLogger("crossstream.sources")
 
@@ -28,8 +28,9 @@ BOOTSTRAP_RECORDS = 1_000_000
 """Records of a batch that fills global tables at the start, where nothing else limits it."""
 
 
-GONE = frozenset({"CS-602"})
-"""There is no such topic on Kafka, or no such file topic."""
+def copied(positions: Positions) -> Positions:
+    """Positions that can be changed without these."""
+    return {node: {topic: dict(at) for topic, at in topics.items()} for node, topics in positions.items()}
 
 
 @dataclass(slots=True)
@@ -77,9 +78,7 @@ class SourcePlanner:
         readers: dict[str, list[Source]] = {}
         for node in self._sources():
             found = self._topics_of(node, topics)
-            self._partitions[node.name] = [
-                TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
-            ]
+            self._partitions[node.name] = all_partitions(found, topics)
             for topic in found:
                 readers.setdefault(topic, []).append(node)
         for topic, nodes in readers.items():
@@ -102,7 +101,7 @@ class SourcePlanner:
             if error.code != "CS-602":
                 raise
         else:
-            if self._first_rewound(ends) is None:
+            if self._rewound(ends) is None:
                 return ends
         self.refresh()
         return self._ends()
@@ -122,10 +121,9 @@ class SourcePlanner:
         Its position stays, and its id: it may only be away, and if it is recreated that is seen.
         """
         topic = error.where.get("topic")
-        matching = [node for node in self._sources() if node.pattern is not None]
-        for node in matching if error.code in GONE else ():
+        for node in self._sources() if error.code == "CS-602" else ():
             left = [tp for tp in self._partitions[node.name] if tp.topic != topic]
-            if len(left) < len(self._partitions[node.name]):
+            if node.pattern is not None and len(left) < len(self._partitions[node.name]):
                 logger.warning("the topic %r is gone: %s continues without it", topic, node.name)
                 self._partitions[node.name] = left
                 return True
@@ -150,8 +148,8 @@ class SourcePlanner:
         if missing:
             limited = in_proportion(missing, BOOTSTRAP_RECORDS if most is None else most)
         else:
-            if rewound := self._first_rewound(ends):
-                raise _rewound(*rewound)
+            if (rewound := self._rewound(ends)) is not None:
+                raise rewound
             spans = self._spans(self._sources(), ends)
             limited = spans if most is None or not spans else self._cutter.cut(spans, most)
         return tuple(
@@ -181,31 +179,31 @@ class SourcePlanner:
             if ends.get(tp, 0) > (start := self.positions[node.name][tp.topic][tp.partition])
         ]
 
-    def _first_rewound(
-        self, ends: Mapping[TopicPartition, int]
-    ) -> tuple[str, TopicPartition, int, int] | None:
-        """A source, and a partition of it that ends before what was read; where that is, and where it ends."""
-        for node in self._sources():
-            for tp in self._partitions[node.name]:
-                start = self.positions[node.name][tp.topic][tp.partition]
-                if ends.get(tp, start) < start:
-                    return node.name, tp, start, ends[tp]
+    def _rewound(self, ends: Mapping[TopicPartition, int]) -> SourceError | None:
+        """The error of a partition that ends before what was read of it."""
+        read = ((node.name, tp) for node in self._sources() for tp in self._partitions[node.name])
+        for node, tp in read:
+            start = self.positions[node][tp.topic][tp.partition]
+            if ends.get(tp, start) < start:
+                return SourceError(
+                    f"the topic ends at offset {ends[tp]}, but offsets up to {start - 1} have been read: "
+                    "it was truncated, or deleted and recreated",
+                    code="CS-603",
+                    where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
+                    next="start with a new application_id, or an empty state_dir",
+                )
         return None
 
     def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
         """The positions past the ranges of a batch: those to continue from when it is committed."""
-        moved = {n: {t: dict(p) for t, p in topics.items()} for n, topics in self.positions.items()}
+        moved = copied(self.positions)
         for span in ranges:
             moved.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
         return moved
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Records between the positions and ``ends``."""
-        return sum(
-            max(0, ends.get(tp, 0) - self.positions[node.name][tp.topic][tp.partition])
-            for node in self._sources()
-            for tp in self._partitions[node.name]
-        )
+        return sum(self.waiting([node.name for node in self._sources()], ends).values())
 
     def consumed(self) -> dict[TopicPartition, int]:
         """The position of every topic partition that is read, for the consumer group."""
@@ -255,7 +253,13 @@ class SourcePlanner:
         """The topic was deleted and recreated: it is read from its beginning, or an error if it was read before."""
         if any(self.positions.get(node, {}).get(topic, {}).values()):
             if self.lost == "fail":
-                raise _recreated(node, topic)
+                raise SourceError(
+                    "the topic was deleted and recreated since it was read: what has been read is of the one before",
+                    code="CS-603",
+                    where={"operator": node, "topic": topic},
+                    next="start with a new application_id, or an empty state_dir; "
+                    "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
+                )
             logger.warning("the topic %r was deleted and recreated: it is read from its beginning", topic)
         begins = self._log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
@@ -351,23 +355,3 @@ class SourcePlanner:
         self.skipped += begin - max(position, self._lost_up_to.get(tp, position))
         self._lost_up_to[tp] = begin
         self.positions[node][tp.topic][tp.partition] = begin
-
-
-def _recreated(node: str, topic: str) -> SourceError:
-    return SourceError(
-        "the topic was deleted and recreated since it was read: what has been read is of the one before",
-        code="CS-603",
-        where={"operator": node, "topic": topic},
-        next="start with a new application_id, or an empty state_dir; "
-        "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
-    )
-
-
-def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
-    return SourceError(
-        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: "
-        "it was truncated, or deleted and recreated",
-        code="CS-603",
-        where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
-        next="start with a new application_id, or an empty state_dir",
-    )

@@ -38,6 +38,8 @@ from crossstream.storage.store import Version
 
 Outgoing = tuple[int, list[Block]]
 """A state partition and the blocks for it."""
+Sent = dict[str, list[bytes]]
+"""Records for the driver, by the node that collects them."""
 
 
 @dataclass(slots=True)
@@ -365,10 +367,10 @@ def in_turn(
                 yield from sorted_out(later(number, pid, blocks))
 
 
-def collected(blocks: Iterable[Block]) -> tuple[Report, dict[str, list[bytes]]]:
-    """Reports added up, and records for the driver by node, in order of the tasks."""
+def collected(blocks: Iterable[Block]) -> tuple[Report, Sent]:
+    """Reports added up, and records for the driver, in order of the tasks."""
     report = Report()
-    frames: dict[str, list[bytes]] = {}
+    frames: Sent = {}
     for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
         if exchange == REPORT:
             report.add(unpack_report(blob))

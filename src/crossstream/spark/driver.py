@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import structs
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ from crossstream.runtime.batch import Batch, Report, settings_of
 from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import measure
+from crossstream.runtime.task import Sent
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
@@ -37,8 +38,6 @@ from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
 from crossstream.topics import TopicPartition
-
-T = TypeVar("T")
 
 _logger = logging.getLogger("crossstream.spark")
 _story = logging.getLogger("crossstream")
@@ -81,7 +80,6 @@ class Engine:
         mark = mark_topic(topology, config)
         tables = Tables(topology, config.application_id)
         self._publishing = Publishing(self.connection, self._staging, self.log, mark, tables)
-        self.partitions = 1
         self._wanted = 1
         self._tasks = 1
         self._on_progress = on_progress
@@ -93,12 +91,10 @@ class Engine:
         self.resumed = threading.Event()
         self.resumed.set()
         self._runner: int | None = None
-        self._epoch = -1
         self._frames: tuple[str, ...] = ()
         self._until: dict[TopicPartition, int] | None = None
+        self._last = Commit(-1, 1)
         self._repeat: BatchEntry | None = None
-        self._next = 0
-        self._versions: dict[str, dict[int, str]] = {}
         self._rounds: SparkRounds | None = None
         self._listener = Listener(config.idle_after_ms, 0)
         self._idling = Idling.of(topology, config.max_task_idle_ms)
@@ -133,32 +129,24 @@ class Engine:
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
         found = claim(self.log, self.plan, self.config, there, self._checkpoint, self._tasks)
-        commit = found.commit
-        self.partitions, self._wanted = found.application.partitions, found.partitions
-        self._versions = commit.versions
-        self._next = commit.id + 1
-        self._epoch = commit.epoch
-        self._repeat, self._frames = found.repeat, found.application.frames
+        commit = self._last = found.commit
+        self._wanted, self._frames = found.partitions, found.application.frames
+        self._repeat = found.repeat
         self.retirement = Vacuum(self.state, self.log, self.config.retain_batches, self._staging)
-        self.retirement.sweep(self._next)
+        self.retirement.sweep(commit.id + 1)
         self._measure()
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self.sources = self.inputs.find(commit, found.application)
-        if (
-            self._repeat is not None
-        ):  # for the sources of now; where its records are gone a new batch is planned
+        if self._repeat is not None:
+            # For the sources of now; where its records are gone a new batch is planned.
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
         self._publishing.begin(found.application.state_id, commit, restarts=restarts)
-        self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
+        self._rounds = SparkRounds(context, job, shipped, self._token)
         self._listener.since = milliseconds()
-        self._say_recovered(commit)
-
-    def _say_recovered(self, commit: Commit) -> None:
-        """Logs from where the application continues."""
-        name, last = self.config.application_id, commit.id
-        after = "without state" if last < 0 else f"after batch {last}"
+        name = self.config.application_id
+        after = "without state" if commit.id < 0 else f"after batch {commit.id}"
         _story.info("%s: begins %s, state partitions: %d", name, after, self.partitions)
         if self._repeat is not None:
             _story.info("%s: batch %d was begun and not committed, and is repeated", name, self._repeat.id)
@@ -176,15 +164,13 @@ class Engine:
         if self._repeat is not None or not (force or self.partitions != self._wanted):
             return
         done = rescale(self.log, self._wanted, placements(self.plan, self._wanted))
-        self.partitions = self._wanted
-        self._versions = done.commit.versions
-        self._next = done.commit.id + 1
+        self._last = done.commit
         self._measure()
         self.retirement.add(done.commit.id, done.retired)
 
     def _measure(self) -> None:
         """Reads what the state holds."""
-        self._account.state, self._account.due = measure(self.state, self._versions, self.plan.timers)
+        self._account.state, self._account.due = measure(self.state, self._last.versions, self.plan.timers)
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
@@ -192,6 +178,11 @@ class Engine:
             self._feed.call_when_through(call)
         else:
             call()
+
+    @property
+    def partitions(self) -> int:
+        """Of the state."""
+        return self._last.partitions
 
     @property
     def runs_here(self) -> bool:
@@ -262,11 +253,11 @@ class Engine:
         with self._batch_lock:
             if self._has_failed or self._is_halted():
                 raise Halted("the application is stopped; the rows come again at its next start")
-            if epoch <= self._epoch:
+            if epoch <= self._last.epoch:
                 complete(frame, self._checkpoint)
                 return
             self.inputs.refresh()
-            while epoch > self._epoch:  # again where records were deleted under the batch
+            while epoch > self._last.epoch:  # again where records were deleted under the batch
                 # First what comes before rows: a batch of topics to repeat, and all of the global tables.
                 while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
                     self._run({})
@@ -346,14 +337,13 @@ class Engine:
         shares = 0 if is_small else self._tasks
         # Where the file topics that are written end: publishing the batch again looks from there on.
         sinks = {} if self._publishing.publisher is None else self.inputs.written_ends()
-        entry = BatchEntry(self._next, ranges, time.time(), sinks, epoch, silence, shares)
+        entry = BatchEntry(self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares)
         self.log.write_batch(entry)
         return entry
 
-    def _on_spark(self, entry: BatchEntry, frame: Any) -> tuple[Report, dict[str, list[bytes]]]:
-        """Runs a batch; what it reports, and what it sent to the driver, by sink."""
-        assert self._rounds is not None
-        versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
+    def _on_spark(self, entry: BatchEntry, frame: Any) -> tuple[Report, Sent]:
+        """Runs a batch; what it reports, and what it sent to the driver."""
+        versions = {store: names for store, names in self._last.versions.items() if store in self.plan.stores}
         batch = Batch(
             entry.id,
             entry.ranges,
@@ -365,22 +355,20 @@ class Engine:
             frames=frame_names(self.topology),
             wants_keys=self._account.partnerless.wants_keys,
         )
-        report, sent = self._with_other_workers(lambda rounds: rounds.run(batch, frame), batch.id)
+        report, sent = self._with_other_workers(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))
         started = time.perf_counter()
-        deliver(self.spark, self.topology, sent, self._mark(entry))
+        mark = BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
+        deliver(self.spark, self.topology, sent, mark)
         self._delivering = time.perf_counter() - started
         return report, sent
-
-    def _mark(self, entry: BatchEntry) -> BatchMark:
-        return BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
 
     @property
     def _delivers(self) -> bool:
         """Whether a function of the user gets each batch as a DataFrame."""
         return any(isinstance(node, FrameSink) and node.function is not None for node in self.topology)
 
-    def _with_other_workers(self, run: Callable[[SparkRounds], T], batch: int) -> T:
+    def _with_other_workers(self, batch: Batch, frame: Any) -> tuple[Report, Sent]:
         """Runs the rounds of a batch, again if a process that ran them was killed: nothing of it counts yet.
 
         Spark repeats no task with a ``local[…]`` master. A batch may be what ends its workers, so not without bound.
@@ -388,32 +376,30 @@ class Engine:
         assert self._rounds is not None
         for pause in _PAUSES:
             try:
-                return run(self._rounds)
+                return self._rounds.run(batch, frame)
             except Exception as error:
                 if not is_lost_worker(error, self._token):
                     raise
                 _logger.warning(
-                    "a worker ended while it ran batch %d, which is run again: %s", batch, heart(error)
+                    "a worker ended while it ran batch %d, which is run again: %s", batch.id, heart(error)
                 )
             time.sleep(pause)
-        return run(self._rounds)
+        return self._rounds.run(batch, frame)
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
         """The commit of a batch that has run."""
-        versions = {store: dict(names) for store, names in self._versions.items()}
+        versions = {store: dict(names) for store, names in self._last.versions.items()}
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
         positions = self.sources.after(entry.ranges)
-        epoch = max(self._epoch, entry.epoch)
+        epoch = max(self._last.epoch, entry.epoch)
         ids = dict(self.sources.topic_ids)
         return Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
 
     def _commit(self, commit: Commit, report: Report) -> None:
         self.log.write_commit(commit)
+        self._last = commit
         self.sources.positions = commit.positions
-        self._versions = commit.versions
-        self._next = commit.id + 1
-        self._epoch = commit.epoch
         self.inputs.note_consumed()
         self.retirement.add(commit.id, report.retired)
         self._publishing.forget(report.staged)

@@ -20,7 +20,7 @@ from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.task import Outgoing, collected, follows
+from crossstream.runtime.task import Outgoing, Sent, collected, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
 from crossstream.spark.frames import packed_blocks, unpacked_row
@@ -60,7 +60,7 @@ class Run:
 
 def round_zero(run: Run, before: bool, index: int, _: Iterable[Any]) -> Iterator[Any]:
     def work(held: Held, batch: Batch) -> Iterator[Any]:
-        plan = held.plan(before)
+        plan = held.job.stage(before)
         return spilled(read_round(held, plan, batch, index, share_count(plan, batch)), run.folder, batch.id)
 
     return run.task(work)
@@ -69,9 +69,8 @@ def round_zero(run: Run, before: bool, index: int, _: Iterable[Any]) -> Iterator
 def round_after(run: Run, before: bool, number: int, index: int, blocks: Iterable[Any]) -> Iterator[Any]:
     def work(held: Held, batch: Batch) -> Iterator[Any]:
         taken = loaded(block for sent in blocks for block in sent[1])
-        return spilled(
-            later_round(held, held.plan(before), batch, number, index, taken), run.folder, batch.id
-        )
+        sent = later_round(held, held.job.stage(before), batch, number, index, taken)
+        return spilled(sent, run.folder, batch.id)
 
     return run.task(work)
 
@@ -117,28 +116,18 @@ class SparkRounds:
     context: SparkContext
     job: Job
     pickled: bytes
-    application_id: str
     token: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _shipped: Run = field(init=False)
-    _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
     _alone: Any = None
 
     def __post_init__(self) -> None:
         folder = shared_folder(self.context, self.run_id)
         self._shipped = Run(self.run_id, self.token, self.context.broadcast(self.pickled), folder)
-        for before, plan in self._plans().items():
-            later = [partial(round_after, self._shipped, before, number) for number in range(1, plan.rounds)]
-            self._functions[before] = [partial(round_zero, self._shipped, before), *later]
         alone = partial(rounds_alone, self._shipped)
         self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
 
-    def _plans(self) -> dict[bool, Plan]:
-        """The plan of everything, and that of the global tables (True), which runs before it."""
-        plan = self.job.plan
-        return {False: plan} if plan.global_stage is None else {False: plan, True: plan.global_stage}
-
-    def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, dict[str, list[bytes]]]:
+    def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, Sent]:
         """All rounds of a batch: what the tasks did, and records for the driver. Raises what a task raised.
 
         ``frame``: rows of the DataFrame sources that belong to the batch. Where a global table changes, its rounds
@@ -150,7 +139,7 @@ class SparkRounds:
             check_running(self.context)
             raise
 
-    def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, dict[str, list[bytes]]]:
+    def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, Sent]:
         if not batch.shares:
             return self._run_alone(batch)
         before = self.job.plan.global_stage
@@ -164,28 +153,27 @@ class SparkRounds:
         report.add(changed)
         return report, frames
 
-    def _run(
-        self, before: bool, batch: Batch, frame: DataFrame | None = None
-    ) -> tuple[Report, dict[str, list[bytes]]]:
-        functions = self._functions[before]
-        shares = share_count(self._plans()[before], batch)
-        blocks = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
+    def _run(self, before: bool, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, Sent]:
+        """The rounds of one plan; ``before``: that of the global tables."""
+        plan = self.job.stage(before)
+        shares = share_count(plan, batch)
+        first = partial(round_zero, self._shipped, before)
+        blocks = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(first)
         if frame is not None:
             rows = frame.mapInArrow(partial(round_of_frames, self._shipped), "pid int, blocks binary")
             blocks = blocks.union(rows.rdd.map(unpacked_row))
-        for function in functions[1:]:
-            blocks = blocks.partitionBy(batch.partitions, int).mapPartitionsWithIndex(function)
+        for number in range(1, plan.rounds):
+            later = partial(round_after, self._shipped, before, number)
+            blocks = blocks.partitionBy(batch.partitions, int).mapPartitionsWithIndex(later)
         return self._collected(blocks, batch, ", global tables" if before else "")
 
-    def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
+    def _run_alone(self, batch: Batch) -> tuple[Report, Sent]:
         """All rounds in one task."""
         return self._collected(self._alone, batch)
 
-    def _collected(
-        self, blocks: RDD[Outgoing], batch: Batch, what: str = ""
-    ) -> tuple[Report, dict[str, list[bytes]]]:
+    def _collected(self, blocks: RDD[Outgoing], batch: Batch, what: str = "") -> tuple[Report, Sent]:
         """Runs a job that ends in these blocks."""
-        application = self.application_id
+        application = self.job.application_id
         with kept_properties(self.context):
             self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
             self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")

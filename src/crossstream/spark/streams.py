@@ -28,12 +28,10 @@ from crossstream.recompute.why import Why, why
 from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
-from crossstream.spark.health import Health
-from crossstream.spark.notebook import html_of, show_live
-from crossstream.spark.progress import Progress, call_listener, check_listener
+from crossstream.spark.progress import Progress, call_listener, check_listener, html_of, show_live
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.spark.topics import connection_of
-from crossstream.spark.window import Window
+from crossstream.spark.window import Health, Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
 
@@ -92,7 +90,7 @@ class SparkStreams:
         self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
         self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
-        self._window = Window(topology, self.plan, self._settled, self._state, self._live, self._explained)
+        self._window = Window(topology, self.plan, self._settled, self._state, self._live, self._why)
         self._failure: str | None = None
 
     def __enter__(self) -> SparkStreams:
@@ -145,7 +143,7 @@ class SparkStreams:
     @property
     def spark_ui_address(self) -> str | None:
         """The address of Spark's own pages, where its session has them; None before the start and after the end."""
-        session = None if self._engine is None else getattr(self._engine, "spark", None)
+        session = getattr(self._engine, "spark", None)
         return None if session is None else getattr(session.sparkContext, "uiWebUrl", None)
 
     @property
@@ -263,14 +261,6 @@ class SparkStreams:
         view = None if is_store else view_of_folder(self._state, self.plan, name)
         return view or open_own(self._state, self.plan, name)
 
-    def _explained(self, store: str, key: Any, as_of: int | None) -> Why:
-        """`why` for the page, which has a limit of time."""
-        from crossstream.ui.source import WHY_SECONDS
-
-        connection = connection_of(self._settled)
-        settings = settings_of(self.config)
-        return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
-
     def why(self, store: str, key: Any, as_of: int | None = None) -> Why:
         """The input records that made a row of a queryable store, step by step; where a missing row has ended.
 
@@ -279,8 +269,7 @@ class SparkStreams:
         this process; the application may run or not. Raises `StateError`: CS-710 if there is no such store, CS-713
         without state; and what reading topics raises. Examples: docs/why.md.
         """
-        connection = connection_of(self._settled)
-        return why(self._state, self.plan, connection, store, key, settings_of(self.config), as_of=as_of)
+        return self._why(store, key, as_of)
 
     def _repr_html_(self) -> str:
         """In a notebook: the status, the last batch, the one that runs, and the stores."""
@@ -291,6 +280,10 @@ class SparkStreams:
         show_live(self)
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _why(self, store: str, key: Any, as_of: int | None, seconds: float | None = None) -> Why:
+        connection, settings = connection_of(self._settled), settings_of(self.config)
+        return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=seconds)
 
     def _open(self) -> Engine:
         if self._engine is None:
@@ -338,16 +331,12 @@ class SparkStreams:
         through = False
         self._runner = threading.get_ident()
         try:
-            engine = self._open()
-            through = self._run_through(engine, stop)
+            through = self._run_through(self._open(), stop)
         finally:
             self._runner = None
             if self._closes_itself or self._status == "failed":
                 self._end()
-        self._raise_error()
-        if not through:
-            self._refuse_paused()
-            raise self._stopped_early()
+        self._check_processed(through)
 
     def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
         try:
@@ -377,10 +366,7 @@ class SparkStreams:
                 self._turn.wait_for(lambda: is_processed() or over.is_set() or self.is_paused)
             finally:
                 engine.hurried -= 1
-        self._raise_error()
-        if not is_processed():
-            self._refuse_paused()
-            raise self._stopped_early()
+        self._check_processed(is_processed())
 
     def _live(self) -> tuple[Engine | None, str, str | None]:
         """What is watched: the engine, the status, what it failed with."""
@@ -439,29 +425,28 @@ class SparkStreams:
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
-            raise ConfigError(
-                "this application has failed",
-                code="CS-233",
-                where={"application": self.config.application_id},
-                next="make a new SparkStreams to run it again",
-            )
+            raise self._refusal("this application has failed", "make a new SparkStreams to run it again")
 
     def _refuse_paused(self) -> None:
         if self.is_paused:
-            raise ConfigError(
-                "the application is paused: no batch begins",
-                code="CS-233",
-                where={"application": self.config.application_id},
-                next="call resume(), then process_available()",
-            )
+            step = "call resume(), then process_available()"
+            raise self._refusal("the application is paused: no batch begins", step)
+
+    def _check_processed(self, is_processed: bool) -> None:
+        """At the end of `process_available`: raises why not all is processed."""
+        self._raise_error()
+        if not is_processed:
+            self._refuse_paused()
+            raise self._stopped_early()
 
     def _stopped_early(self) -> ConfigError:
-        return ConfigError(
+        return self._refusal(
             "the application was stopped before it had processed every record",
-            code="CS-233",
-            where={"application": self.config.application_id},
-            next="call process_available() before stop(); what is left is processed by the next run",
+            "call process_available() before stop(); what is left is processed by the next run",
         )
+
+    def _refusal(self, what: str, step: str) -> ConfigError:
+        return ConfigError(what, code="CS-233", where={"application": self.config.application_id}, next=step)
 
     def _fail(self, error: Exception) -> None:
         lost = not isinstance(error, CrossStreamError) and self._session.has_lost_jvm()

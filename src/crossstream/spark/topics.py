@@ -19,10 +19,9 @@ from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import ExtractedTimes
-from crossstream.runtime.batch import Report
-from crossstream.runtime.scheduler import SourcePlanner
+from crossstream.runtime.batch import Report, TopicInput
+from crossstream.runtime.scheduler import SourcePlanner, copied
 from crossstream.spark.claim import Found
-from crossstream.spark.worker import TopicInput
 from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
 from crossstream.storage.log_entries import (
@@ -36,7 +35,7 @@ from crossstream.storage.log_entries import (
 )
 from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
-from crossstream.topics import TopicConnection, TopicLog, TopicPartition
+from crossstream.topics import TopicConnection, TopicLog, TopicPartition, all_partitions
 
 if TYPE_CHECKING:
     from crossstream.kafka.instance import Instance
@@ -59,10 +58,9 @@ class Inputs:
         self._config = config
         self._connection = connection
         self._log = log
-        self.topics = None if connection is None else connection.log()
-        self._reader = None if connection is None else connection.reader()
-        self._times = None
-        if self.topics is not None and self._reader is not None:
+        self.topics = self._reader = self._times = None
+        if connection is not None:
+            self.topics, self._reader = connection.log(), connection.reader()
             self._times = ExtractedTimes.of(plan, self.topics, TopicInput(self._reader))
         self._instance = instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
@@ -86,10 +84,7 @@ class Inputs:
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
-            partitions = [
-                TopicPartition(topic, partition) for topic in read for partition in range(known[topic])
-            ]
-            self._instance.check(partitions, state, has_commits=found.commit is not None)
+            self._instance.check(all_partitions(read, known), state, has_commits=found.commit is not None)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
         """Finds the topics, and continues in them where the last batch ended.
@@ -97,10 +92,10 @@ class Inputs:
         Where it begins in those that are new is noted with the application. Raises `StateError` CS-740 if another
         instance runs.
         """
-        positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         starts = application.starts
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
+        positions = copied(commit.positions)
         self.planner = SourcePlanner(
             self._topology, self.topics, positions, lost, ids, starts=starts, times=self._times
         )
@@ -133,9 +128,7 @@ class Inputs:
         log = self._connection.log()
         try:
             topics = log.topics()
-            wanted = [
-                TopicPartition(t, p) for t in self.planner.topic_names(topics) for p in range(topics[t])
-            ]
+            wanted = all_partitions(self.planner.topic_names(topics), topics)
             return dict(log.end_offsets(wanted)) if wanted else {}
         finally:
             log.close()
@@ -158,14 +151,13 @@ class Inputs:
 
         From ``ends`` too, up to which the application reads, where their topics were made again.
         """
-        return isinstance(error, SourceError) and (
-            self.planner.leave_out(error) or self._replaced(ranges, ends) or self._lost(ranges)
-        )
+        if not isinstance(error, SourceError) or self.planner.leave_out(error):
+            return isinstance(error, SourceError)
+        may_be_lost = self._config.on_lost_records == "skip" and self.topics is not None
+        return may_be_lost and (self._replaced(ranges, ends) or self._lost(ranges))
 
     def _replaced(self, ranges: Iterable[SourceRange], ends: dict[TopicPartition, int]) -> bool:
-        """Whether topics were made again under a running batch, where that is allowed."""
-        if self._config.on_lost_records != "skip":
-            return False
+        """Whether topics were made again under a running batch."""
         known = dict(self.planner.topic_ids)
         self.refresh(force=True)
         recreated = self._recreated_since(known)
@@ -174,9 +166,8 @@ class Inputs:
         return not recreated.isdisjoint(span.topic for span in ranges)
 
     def _lost(self, ranges: Iterable[SourceRange]) -> bool:
-        """Whether records were deleted under a running batch, where that is allowed."""
-        if self._config.on_lost_records != "skip" or self.topics is None:
-            return False
+        """Whether records were deleted under a running batch."""
+        assert self.topics is not None
         read = [(TopicPartition(span.topic, span.partition), span) for span in ranges]
         begins = self.topics.begin_offsets([tp for tp, _ in read])
         lost = [(tp, span) for tp, span in read if begins[tp] > span.start]
@@ -189,8 +180,7 @@ class Inputs:
         if self.topics is None:
             return {}
         known = self.topics.topics()
-        written = _written(self._topology, self._config, known)
-        wanted = [TopicPartition(topic, partition) for topic in written for partition in range(known[topic])]
+        wanted = all_partitions(_written(self._topology, self._config, known), known)
         ends = self.topics.end_offsets(wanted)
         found: dict[str, list[int]] = {}
         for tp in wanted:
@@ -211,7 +201,7 @@ class Inputs:
 
         A process that stood still for a while (SIGSTOP) would else stop that one by its earlier mark.
         """
-        instance, self._instance = self._instance, None
+        instance, self._instance = self._instance, None  # also if this process has lost the state
         if instance is not None:
             self._log.assure()
         self._instance = instance
@@ -220,10 +210,9 @@ class Inputs:
     def close(self) -> None:
         if self._instance is not None:
             self._instance.end()
-        if self.topics is not None:
-            self.topics.close()
-        if self._reader is not None:
-            self._reader.close()
+        for client in (self.topics, self._reader):
+            if client is not None:
+                client.close()
 
 
 SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1

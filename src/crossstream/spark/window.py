@@ -1,17 +1,22 @@
-"""What an application opens to be watched: metrics, telemetry, the page. Only what is asked for is imported."""
+"""What an application opens to be watched: metrics, telemetry, the page, and answers for a service manager.
+
+Only what is asked for is imported.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from crossstream.api.topology import Topology
 from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.errors import CrossStreamError
+from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
 from crossstream.metrics.opentelemetry import is_used
 from crossstream.metrics.watch import Live, Watch
@@ -39,7 +44,7 @@ class Window:
     """Opened by a start, closed by a stop; an application that failed stays visible until it is stopped.
 
     ``look``: the engine if there is one, the status, and what the application failed with. ``explain``: finds the
-    records that made a row, for the page.
+    records that made a row, for the page, in so many seconds.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class Window:
         config: StreamsConfig,
         state: StateRoot,
         look: Callable[[], tuple[Engine | None, str, str | None]],
-        explain: Callable[[str, Any, int | None], Why],
+        explain: Callable[[str, Any, int | None, float | None], Why],
     ) -> None:
         self._explain = explain
         self._topology = topology
@@ -99,7 +104,7 @@ class Window:
     def _opened(self, watch: Watch, port: int) -> Page:
         from crossstream.ui.drawing import drawing_of
         from crossstream.ui.server import Page
-        from crossstream.ui.source import LiveSource
+        from crossstream.ui.source import WHY_SECONDS, LiveSource
 
         rights, drawing = self._config.state_rights, drawing_of(self._topology)
         page = Page(
@@ -112,7 +117,7 @@ class Window:
                 drawing,
                 self._reader,
                 lambda: self._was_open,
-                self._explain,
+                lambda store, key, as_of: self._explain(store, key, as_of, WHY_SECONDS),
             ),
         )
         logger.info("the page of %s: %s", self._config.application_id, page.address)
@@ -206,3 +211,104 @@ class _Ends:
         if log is not None:
             with suppress(CrossStreamError):
                 log.close()
+
+
+class Health:
+    """What the application is doing, as its threads say; a server answers from `open` to `close`.
+
+    GET /health: 200 while the batches come and go; 503 when the application has failed, or one step takes longer than
+    it may. GET /ready: 200 when the state is open and the first batch is done, or nothing waits for one; 503 before,
+    and when it ends.
+
+    ``patience``: seconds that a start, or a look for records with its batch, may take.
+    """
+
+    def __init__(self, host: str, port: int | None, patience: float) -> None:
+        self._address = None if port is None else (host, port)
+        self._patience = patience
+        self._server: ThreadingHTTPServer | None = None
+        self._step = "created"
+        self._since: float | None = None
+        self._error: str | None = None
+        self._is_ready = False
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens: another one than asked for, if that was 0."""
+        return None if self._server is None else self._server.server_address[1]
+
+    def open(self) -> None:
+        """Begins to answer, if a port was set. Raises `ConfigError` CS-201 if that is not free."""
+        self._error, self._is_ready = None, False
+        if self._address is None or self._server is not None:
+            return
+        try:
+            self._server = ThreadingHTTPServer(self._address, _handler(self))
+        except (OSError, OverflowError) as error:
+            host, port = self._address
+            raise ConfigError(
+                f"health_port cannot be opened: {error}",
+                code="CS-201",
+                where={"address": f"{host}:{port}"},
+                next="give a port that is free and an address of this machine; 0 takes any free port",
+            ) from error
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="crossstream health", daemon=True).start()
+
+    def close(self) -> None:
+        self._is_ready = False
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    def begin(self, step: str) -> None:
+        """A step begins that may get stuck."""
+        self._step, self._since = step, time.monotonic()
+
+    def rest(self, step: str, *, ready: bool = True) -> None:
+        """Nothing runs: the application waits, for as long as it likes."""
+        self._step, self._since, self._is_ready = step, None, ready
+
+    def fail(self, error: Exception) -> None:
+        """The application has ended with an error."""
+        code = getattr(error, "code", None)
+        self._step, self._error = "failed", f"{type(error).__name__} {code}" if code else type(error).__name__
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """The status and the body of an answer."""
+        since = self._since
+        seconds = 0.0 if since is None else time.monotonic() - since
+        said: dict[str, Any] = {"doing": self._step, "seconds": round(seconds, 3)}
+        reason = None
+        if self._error is not None:
+            reason = f"the application has failed: {self._error}"
+        elif path == "/health" and seconds > self._patience:
+            reason = f"{self._step} takes longer than {self._patience:g} seconds"
+        elif path == "/ready" and not self._is_ready:
+            reason = f"not ready: {self._step}"
+        elif path not in ("/health", "/ready"):
+            return 404, {"reason": "ask for /health or /ready"}
+        return (
+            (200, {"ok": True, **said}) if reason is None else (503, {"ok": False, "reason": reason, **said})
+        )
+
+
+def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_GET(self) -> None:
+            status, body = health.answer(self.path.partition("?")[0])
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Keeps quiet: probes come every few seconds."""
+
+    return Handler

@@ -24,15 +24,14 @@ from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
+from crossstream.runtime.batch import Batch, Input, Report, Settings, TopicInput, unpack_report
 from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.commit_log import STAGED
-from crossstream.storage.log_entries import SourceRange
-from crossstream.topics import OffsetRange, TopicConnection
+from crossstream.topics import TopicConnection
 
 BATCH_PROPERTY = "crossstream.batch"
 
@@ -53,6 +52,10 @@ class Job:
     settings: Settings
     connection: TopicConnection | None
 
+    def stage(self, before: bool) -> Plan:
+        """The plan of everything, or (``before``) that of the global tables, which runs before it."""
+        return self.plan.global_stage if before and self.plan.global_stage is not None else self.plan
+
 
 @dataclass(slots=True)
 class Held:
@@ -64,11 +67,6 @@ class Held:
     writer: Any = None
     _global_stores: FolderStores | None = None
     _global_tables: GlobalTables | None = None
-
-    def plan(self, before: bool) -> Plan:
-        """The plan of everything, or (``before``) that of the global tables."""
-        plan = self.job.plan
-        return plan.global_stage if before and plan.global_stage is not None else plan
 
     def global_tables(self, batch: Batch) -> GlobalTables:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
@@ -143,25 +141,6 @@ def _close(held: Held) -> None:
     for client in (held.reader, held.writer):
         if client is not None:
             client.close()
-
-
-@dataclass(slots=True)
-class TopicInput:
-    """Reads ranges with a topic reader: file topics one after the other, Kafka's together."""
-
-    reader: Any
-
-    def read(
-        self, spans: Sequence[SourceRange], max_rows: int
-    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
-        wanted = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
-        if hasattr(self.reader, "read_many"):
-            for offsets, records in self.reader.read_many(list(wanted), max_rows):
-                yield wanted[offsets], records
-            return
-        for offsets, span in wanted.items():
-            for records in self.reader.read(offsets, max_rows):
-                yield span, records
 
 
 @dataclass(slots=True)
