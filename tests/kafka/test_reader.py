@@ -293,12 +293,13 @@ def test_any_cuts_give_the_whole(
             assert gathered(reader, parts) == expected
 
 
-def test_ranges_of_one_partition_in_one_call(
+def test_ranges_of_one_partition_are_not_read_at_once(
     reader: KafkaReader, mixed: dict[OffsetRange, list[int]]
 ) -> None:
     big = next(iter(mixed))
-    parts = [OffsetRange(big.topic, 0, start, start + 100) for start in (500, 0, 600)]
-    assert gathered(reader, parts) == {part: list(range(part.start, part.end)) for part in parts}
+    with pytest.raises(ValueError, match="two ranges of one partition"):
+        gathered(reader, [OffsetRange(big.topic, 0, start, start + 100) for start in (500, 0)])
+    assert gathered(reader, [big]) == {big: mixed[big]}
 
 
 def test_a_read_may_be_left_halfway(reader: KafkaReader, mixed: dict[OffsetRange, list[int]]) -> None:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -54,10 +54,16 @@ class Server:
     pid: int
     directory: str
 
-    NAME: ClassVar[str] = "server"
+    NAME: ClassVar[str]
     """In names of files."""
-    TITLE: ClassVar[str] = "the server"
+    TITLE: ClassVar[str]
     """In messages."""
+    START_SECONDS: ClassVar[float]
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is ready for clients."""
+        raise NotImplementedError
 
     @property
     def record(self) -> str:
@@ -88,9 +94,15 @@ class Server:
             return False
         return True
 
-    def save(self) -> None:
-        """Notes it for `known`."""
-        record_file(self.record).write_text(json.dumps(asdict(self)), encoding="utf-8")
+    def await_answer(self) -> None:
+        """Returns when it answers; CS-620 with the end of its log if it ends or takes longer."""
+        deadline = time.monotonic() + self.START_SECONDS
+        while not self.answers:
+            if not self.alive:
+                raise not_started(self, "its process ended")
+            if time.monotonic() > deadline:
+                raise not_started(self, f"it does not answer after {self.START_SECONDS:g} s")
+            time.sleep(0.05)
 
 
 S = TypeVar("S", bound=Server)
@@ -123,19 +135,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def check_free(port: int, patience: float, other: Callable[[], str], next: str) -> None:
+def refusal(what: str, step: str, **where: object) -> SourceError:
+    return SourceError(what, code="CS-620", where=where, next=step)
+
+
+def check_free(server: Server, other: Callable[[], str], step: str) -> None:
     """Raises CS-620 if a program listens at the port. A server that was just killed still does for a moment."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + (CLOSE_SECONDS if record_file(server.record).exists() else 0.0)
     while True:
         try:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                return probe.bind((HOST, port))
+                return probe.bind((HOST, server.port))
         except OSError as taken:
             if time.monotonic() >= deadline:
-                raise SourceError(
-                    f"port {port} is taken by {other()}", code="CS-620", where={"port": port}, next=next
-                ) from taken
+                what = f"port {server.port} is taken by {other()}"
+                raise refusal(what, step, port=server.port) from taken
         time.sleep(0.05)
 
 
@@ -146,12 +161,8 @@ def prepare(server: Server, settings: Mapping[str, str]) -> None:
         Path(server.directory).mkdir(parents=True, exist_ok=True)
         server.properties_file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise SourceError(
-            f"the folder of {server.TITLE} cannot be made or written: {error.strerror}",
-            code="CS-620",
-            where={"folder": server.directory},
-            next="choose another one with --dir",
-        ) from error
+        what = f"the folder of {server.TITLE} cannot be made or written: {error.strerror}"
+        raise refusal(what, "choose another one with --dir", folder=server.directory) from error
 
 
 def start_detached(command: Sequence[str], server: Server) -> int:
@@ -175,26 +186,20 @@ def start_detached(command: Sequence[str], server: Server) -> int:
     return int(started.stdout)
 
 
-def await_answer(server: Server, answers: Callable[[], bool], seconds: float) -> None:
-    """Returns when the server answers; CS-620 with the end of its log if it ends or takes longer."""
-    deadline = time.monotonic() + seconds
-    while not answers():
-        if not server.alive:
-            raise not_started(server, "its process ended")
-        if time.monotonic() > deadline:
-            raise not_started(server, f"it does not answer after {seconds:g} s")
-        time.sleep(0.05)
+def started(server: S, command: Sequence[str]) -> S:
+    """The server, started and noted for `known`, when it answers."""
+    server = replace(server, pid=start_detached(command, server))
+    record_file(server.record).write_text(json.dumps(asdict(server)), encoding="utf-8")
+    server.await_answer()
+    return server
 
 
 def stop_server(server: Server) -> None:
-    """Ends the process and waits for its end. It is killed if it does not end by itself."""
+    """Ends the process and waits for its end, then forgets it. It is killed if it does not end by itself."""
     if not end(server):
-        raise SourceError(
-            f"{server.TITLE} at port {server.port} does not end",
-            code="CS-620",
-            where={"pid": server.pid},
-            next=f"look into {server.log_file}, or end the process {server.pid} yourself",
-        )
+        step = f"look into {server.log_file}, or end the process {server.pid} yourself"
+        raise refusal(f"{server.TITLE} at port {server.port} does not end", step, pid=server.pid)
+    record_file(server.record).unlink(missing_ok=True)
 
 
 def end(server: Server) -> bool:
@@ -215,12 +220,8 @@ def not_started(server: Server, reason: str) -> SourceError:
         last = server.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
     except OSError:
         last = []
-    return SourceError(
-        "\n    ".join([f"{server.TITLE} did not start: {reason}", *last]),
-        code="CS-620",
-        where={"port": server.port, "directory": server.directory},
-        next=f"look into {server.log_file}",
-    )
+    what = "\n    ".join([f"{server.TITLE} did not start: {reason}", *last])
+    return refusal(what, f"look into {server.log_file}", port=server.port, directory=server.directory)
 
 
 def find_java() -> str:
@@ -230,14 +231,11 @@ def find_java() -> str:
     """
     java = java_command()
     if java is None:
-        raise SourceError(no_java(), code="CS-620", next=INSTALL)
+        raise refusal(no_java(), INSTALL)
     version = java_version(java)
     if version is not None and int(version.split(".")[0]) < JAVA_VERSION:
-        raise SourceError(
-            f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later",
-            code="CS-620",
-            next=f"install Java {JAVA_VERSION} and let JAVA_HOME point to it",
-        )
+        what = f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later"
+        raise refusal(what, f"install Java {JAVA_VERSION} and let JAVA_HOME point to it")
     return java
 
 
@@ -263,15 +261,13 @@ class Jars:
 
         Safe to be called by several processes at once: one fetches, the others wait for it.
         """
-        found = self.find()
-        if found is not None:
-            return found
         folder = cache_directory() / self.folder
-        with locked(records_folder() / "jars.lock"):
-            if not folder.is_dir():
-                for abandoned in folder.parent.glob(".fetching-*"):
-                    shutil.rmtree(abandoned, ignore_errors=True)
-                self._fetch_into(folder)
+        if not folder.is_dir():
+            with locked(records_folder() / "jars.lock"):
+                if not folder.is_dir():
+                    for abandoned in folder.parent.glob(".fetching-*"):
+                        shutil.rmtree(abandoned, ignore_errors=True)
+                    self._fetch_into(folder)
         return folder
 
     def _fetch_into(self, folder: Path) -> None:
@@ -315,13 +311,12 @@ class Jars:
         )
 
     def _not_fetched(self, reason: str) -> SourceError:
-        return SourceError(
+        return refusal(
             f"the jars of {self.title} could not be fetched: {reason}",
-            code="CS-620",
-            where={"cache": str(cache_directory())},
-            next="check that https://repo1.maven.org can be reached (through a proxy: "
+            "check that https://repo1.maven.org can be reached (through a proxy: "
             "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…), or name an Ivy settings file with your mirror in "
             "CROSSSTREAM_IVY_SETTINGS",
+            cache=str(cache_directory()),
         )
 
 
@@ -331,10 +326,9 @@ def _find_ivy() -> Path:
     folders = list(found.submodule_search_locations or ()) if found else []
     jars = [jar for folder in folders for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
     if not jars:
-        raise SourceError(
+        raise refusal(
             "PySpark has no Ivy in its jars folder, with which jars are fetched",
-            code="CS-620",
-            next="pip install pyspark (not pyspark-client, which has no jars)",
+            "pip install pyspark (not pyspark-client, which has no jars)",
         )
     return jars[-1]
 

@@ -11,18 +11,16 @@ import struct
 import subprocess
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from crossstream.errors import SourceError
 from crossstream.kafka.background import (
-    CLOSE_SECONDS,
     HOST,
     JVM,
     Jars,
     Server,
-    await_answer,
     check_free,
     find_java,
     free_port,
@@ -31,7 +29,8 @@ from crossstream.kafka.background import (
     prepare,
     record_file,
     records_folder,
-    start_detached,
+    refusal,
+    started,
     stop_server,
 )
 from crossstream.storage.files import locked
@@ -51,7 +50,6 @@ __all__ = [
 
 KAFKA_VERSION = "4.3.1"
 """The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
-START_SECONDS = 60.0
 SLF4J_VERSION = "1.7.36"
 JARS = Jars(
     f"kafka-{KAFKA_VERSION}",
@@ -90,6 +88,11 @@ class BrokerInfo(Server):
 
     NAME: ClassVar[str] = "broker"
     TITLE: ClassVar[str] = "the broker"
+    START_SECONDS: ClassVar[float] = 60.0
+
+    @property
+    def answers(self) -> bool:
+        return answers(self.port)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -110,15 +113,14 @@ def start(
     with locked(records_folder() / f"{port}.lock"):
         running = status(port)
         if running is not None and directory is not None and Path(running.directory) != home:
-            raise SourceError(
+            raise refusal(
                 f"a broker runs at port {port} already, with the directory {running.directory}",
-                code="CS-620",
-                where={"port": port},
-                next=f"stop it first (crossstream broker stop --port {port}), or choose another port",
+                f"stop it first (crossstream broker stop --port {port}), or choose another port",
+                port=port,
             )
         if running is not None:
             try:
-                _await_answer(running)
+                running.await_answer()
                 return running
             except SourceError:
                 if running.alive:  # else it was just ending
@@ -167,23 +169,18 @@ def answers(port: int = 9092, timeout: float = 1.0) -> bool:
 
 
 def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
-    # A broker of ours that was just killed still listens for a moment.
+    info = BrokerInfo(port=port, pid=0, directory=str(home))
     check_free(
-        port,
-        CLOSE_SECONDS if record_file(str(port)).exists() else 0.0,
-        lambda: "a Kafka broker that was not started here" if answers(port) else "another program",
+        info,
+        lambda: "a Kafka broker that was not started here" if info.answers else "another program",
         f"choose another port, such as {port + 1}, or use what listens there",
     )
     java, jars = find_java(), fetch_kafka_jars()
-    info = BrokerInfo(port=port, pid=0, directory=str(home))
     prepare(info, _settings(port, home, properties))
     kafka = [java, *JVM, "-cp", str(jars / "*")]
     if not (home / "data" / "meta.properties").exists():
         _format(kafka, info)
-    started = replace(info, pid=start_detached([*kafka, "kafka.Kafka", str(info.properties_file)], info))
-    started.save()
-    _await_answer(started)
-    return started
+    return started(info, [*kafka, "kafka.Kafka", str(info.properties_file)])
 
 
 def _settings(port: int, home: Path, properties: Mapping[str, str]) -> dict[str, str]:
@@ -209,10 +206,6 @@ def _format(kafka: list[str], info: BrokerInfo) -> None:
         done = subprocess.run(tool, stdout=log, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise not_started(info, "its directory could not be formatted")
-
-
-def _await_answer(info: BrokerInfo) -> None:
-    await_answer(info, lambda: answers(info.port), START_SECONDS)
 
 
 def find_kafka_jars() -> Path | None:

@@ -324,7 +324,7 @@ def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
         return False
     cut_off = not _is_answered(producer)
     if cut_off:
-        logger.warning("a client has lost all brokers and does not find them again; another takes its tp")
+        logger.warning("a client has lost all brokers and does not find them again; another takes its place")
     return cut_off
 
 

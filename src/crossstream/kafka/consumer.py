@@ -188,18 +188,21 @@ class KafkaReader:
     def read_many(
         self, spans: Iterable[OffsetRange], max_rows: int
     ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        """The records of several ranges, fetched at once: batches as they come, each of one range.
+        """The records of ranges of different partitions, fetched at once: batches as they come, each of one range.
 
         Batches of a range come in offset order; those of different ranges interleave. A batch has less
         than ``max_rows`` rows where a range ends or records are big. Raises as `read` does.
         """
         self._reads += 1
         mine = self._reads
-        for wave in _waves(spans):
-            for cursor, batch in self._read_wave(wave, max_rows):
-                yield cursor.span, batch
-                if mine != self._reads:
-                    raise RuntimeError("the reader was closed or began another read")
+        wanted = [Cursor(span) for span in spans if span.start < span.end]
+        cursors = {cursor.tp: cursor for cursor in wanted}
+        if len(cursors) < len(wanted):
+            raise ValueError("two ranges of one partition cannot be read at once")
+        for cursor, batch in self._read(cursors, max_rows) if cursors else ():
+            yield cursor.span, batch
+            if mine != self._reads:
+                raise RuntimeError("the reader was closed or began another read")
 
     def close(self) -> None:
         """Closes the consumer; a later read opens another."""
@@ -210,10 +213,7 @@ class KafkaReader:
             self._consumer.close()
             self._consumer = None
 
-    def _read_wave(
-        self, spans: Sequence[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
-        cursors = {cursor.tp: cursor for cursor in map(Cursor, spans)}
+    def _read(self, cursors: Cursors, max_rows: int) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
         consumer = self._begin(cursors)
         mine, finished = self._reads, False
         stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
@@ -340,22 +340,6 @@ class KafkaReader:
     def _unassign_all(self, consumer: Consumer) -> None:
         consumer.unassign()
         self._left, self._reading = {}, False
-
-
-def _waves(spans: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """What can be read at once: one range of each partition. Ranges of the same one follow each other."""
-    waiting = [span for span in spans if span.start < span.end]
-    while waiting:
-        wave: dict[tuple[str, int], OffsetRange] = {}
-        later = []
-        for span in waiting:
-            tp = span.topic, span.partition
-            if tp in wave:
-                later.append(span)
-            else:
-                wave[tp] = span
-        yield list(wave.values())
-        waiting = later
 
 
 def _room(cursors: Cursors) -> int:

@@ -25,7 +25,7 @@ from crossstream.kafka.client import (
 )
 from crossstream.kafka.offsets_for_times import OffsetsForTimes
 from crossstream.kafka.settings import KafkaSettings
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, partition_of
 
 T = TypeVar("T")
 
@@ -123,8 +123,8 @@ class KafkaLog:
 
         One request, and in topics that are written in transactions a look at records: `offsets_for_times`.
         """
-        partitions = [TopicPartition(span.topic, span.partition) for span in spans]
-        found = self._moments(partitions, OffsetSpec.for_timestamp(timestamp), nowhere=True)
+        wanted = [partition_of(span) for span in spans]
+        found = self._moments(wanted, OffsetSpec.for_timestamp(timestamp), nowhere=True)
         answers = {tp: None if moment.offset < 0 else moment for tp, moment in found.items()}
         return self._times.find(spans, answers, timestamp, most)
 
@@ -136,14 +136,24 @@ class KafkaLog:
         if topic in self.topics():
             raise faults.exists(topic)
         new = NewTopic(topic, partitions, config=dict(config or {}))
+
+        def create(timeout: float) -> None:
+            self._admin().create_topics([new], request_timeout=timeout)[topic].result()
+
         try:
-            self._patiently(partial(self._create, new), CHANGE_SECONDS)
+            self._patiently(create, CHANGE_SECONDS)
         except KafkaException as failed:
             error = failed.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 raise faults.exists(topic) from failed
             raise faults.not_created(topic, error.str()) from failed
-        self._await_leaders(topic, partitions)
+
+        def look(timeout: float) -> None:
+            found = self._describe(topic, timeout).partitions.values()
+            if sum(partition.leader != -1 for partition in found) < partitions:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+        self._patiently(look)
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the topic with its records, and returns when the brokers do not show it any more.
@@ -152,8 +162,12 @@ class KafkaLog:
         """
         if topic not in self.topics():
             raise faults.missing(topic)
+
+        def delete(timeout: float) -> None:
+            self._admin().delete_topics([topic], request_timeout=timeout)[topic].result()
+
         try:
-            self._patiently(partial(self._delete, topic), CHANGE_SECONDS)
+            self._patiently(delete, CHANGE_SECONDS)
         except KafkaException as failed:
             error = failed.args[0]
             if error.code() not in faults.MISSING:  # a request before this one has deleted it
@@ -250,22 +264,15 @@ class KafkaLog:
         """What is wrong with one of the partitions, for which a request failed."""
         for tp in partitions:
             topic = self._patiently(partial(self._describe, tp.topic))
-            if topic.error is not None and faults.is_denial(topic.error):
-                return faults.refused(topic.error.str(), tp.topic)
             if topic.error is not None:
-                return faults.missing(tp.topic)
+                is_denied = faults.is_denial(topic.error)
+                return faults.refused(topic.error.str(), tp.topic) if is_denied else faults.missing(tp.topic)
             if tp.partition not in topic.partitions:
                 return faults.missing(tp.topic, tp.partition)
         return None
 
     def _describe(self, topic: str, timeout: float) -> TopicMetadata:
         return self._admin().list_topics(topic, timeout=timeout).topics[topic]
-
-    def _create(self, topic: NewTopic, timeout: float) -> None:
-        self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
-
-    def _delete(self, topic: str, timeout: float) -> None:
-        self._admin().delete_topics([topic], request_timeout=timeout)[topic].result()
 
     def _group(self, name: str) -> Group:
         if self._committing is None or self._committing.name != name:
@@ -277,15 +284,6 @@ class KafkaLog:
         if self._committing is not None:
             self._committing.close()
             self._committing = None
-
-    def _await_leaders(self, topic: str, partitions: int) -> None:
-        def look(timeout: float) -> None:
-            found = self._describe(topic, timeout).partitions.values()
-            led = [partition for partition in found if partition.leader != -1]
-            if len(led) < partitions:
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-
-        self._patiently(look)
 
     def _patiently(self, ask: Callable[[float], T], seconds: float = LOOK_SECONDS) -> T:
         """The answer, also where brokers are away for a part of the patience; raises other errors at once."""
@@ -352,15 +350,17 @@ class Group:
 
     def commit(self, marks: Sequence[KafkaPartition], timeout: float) -> None:
         """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
-        if self._consumer is None:
-            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        consumer = self._opened()
         self._answers.clear()
-        self._consumer.commit(offsets=list(marks), asynchronous=True)
-        try:
-            error = self._answer(self._consumer, monotonic() + timeout)
-        except KafkaException:
-            self.close()  # the answer to this commit is not to be taken for that to the next
-            raise
+        consumer.commit(offsets=list(marks), asynchronous=True)
+        deadline = monotonic() + timeout
+        while not self._answers:
+            is_late = monotonic() > deadline
+            refusal = KafkaError(KafkaError._TIMED_OUT) if is_late else self._refusal(POLL_SECONDS)
+            if refusal is not None:
+                self.close()  # the answer to this commit is not to be taken for that to the next
+                raise KafkaException(refusal)
+        error = self._answers.pop()
         if error is not None:
             if error.code() in UNANSWERED:
                 self.close()
@@ -371,21 +371,17 @@ class Group:
 
         It waits in slices, and looks for a refusal in between: the client does not give up for one.
         """
-        if self._consumer is None:
-            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        consumer = self._opened()
         deadline = monotonic() + timeout
         while True:
             left = max(0.0, deadline - monotonic())
             try:
-                found = self._consumer.committed(list(partitions), min(left, SLICE_SECONDS))
+                found = consumer.committed(list(partitions), min(left, SLICE_SECONDS))
                 break
             except KafkaException as failed:
-                refusal = self._refusal(self._consumer, 0)
-                if (
-                    refusal is None
-                    and failed.args[0].code() == KafkaError._TIMED_OUT
-                    and left > SLICE_SECONDS
-                ):
+                refusal = self._refusal(0)
+                is_late = failed.args[0].code() == KafkaError._TIMED_OUT
+                if refusal is None and is_late and left > SLICE_SECONDS:
                     continue
                 self.close()
                 raise failed if refusal is None else KafkaException(refusal) from failed
@@ -399,17 +395,13 @@ class Group:
             self._consumer.close()
             self._consumer = None
 
-    def _answer(self, consumer: Consumer, deadline: float) -> KafkaError | None:
-        while not self._answers:
-            if monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            refusal = self._refusal(consumer, POLL_SECONDS)
-            if refusal is not None:
-                raise KafkaException(refusal)
-        return self._answers.pop()
+    def _opened(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        return self._consumer
 
-    def _refusal(self, consumer: Consumer, seconds: float) -> KafkaError | None:
-        event = consumer.poll(seconds)
+    def _refusal(self, seconds: float) -> KafkaError | None:
+        event = self._opened().poll(seconds)
         error = None if event is None else event.error()
         return error if error is not None and error.code() in REFUSED else None
 

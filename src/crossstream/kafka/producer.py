@@ -6,11 +6,13 @@ that may have been stored by the first, and is then there twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from time import monotonic, sleep
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,10 +48,10 @@ IDLE_SECONDS = 1.0
 """After so long a producer may have lost its brokers unnoticed."""
 HELD_BYTES = 32 << 20
 """What is kept of written records until they are flushed. If there are more, no other producer can get them."""
+SETTING = "max.message.bytes"
 BY_KEY = -1
 """The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
 
-Row = tuple["bytes | None", "bytes | None", int, int]
 Rows = tuple["Sequence[bytes | None]", "Sequence[bytes | None]", Sequence[int], Sequence[int]]
 Headers = list[tuple[str, "str | bytes | None"]]
 Written = tuple[str, pa.RecordBatch, "Sequence[int] | None"]
@@ -72,7 +74,7 @@ class KafkaWriter:
         self._held_bytes = 0
         self._flushed_at = 0.0
         self._failures: list[tuple[KafkaError, Message]] = []
-        self._limits = BatchLimits(connection)
+        self._admin: AdminClient | None = None  # while topics are asked for their limits
         self._counts = PartitionCounts(connection.patience_seconds)
         self._sizes = SIZES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as is known
@@ -81,12 +83,14 @@ class KafkaWriter:
     def open(self) -> Producer:
         """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
         if self._producer is None:
-            self._failures = []
-            self._complaints = Complaints()
-            self._producer = open_producer(self._connection, self._complaints, self._undelivered, self._sizes)
+            self._producer = self._opened()
             self._forget()
             self._flushed_at = -IDLE_SECONDS
         return self._producer
+
+    def _opened(self, transaction: Mapping[str, object] = MappingProxyType({})) -> Producer:
+        self._failures, self._complaints = [], Complaints()
+        return open_producer(self._connection, self._complaints, self._undelivered, self._sizes, transaction)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
@@ -132,13 +136,13 @@ class KafkaWriter:
                 producer = self._replace(producer, self._held)
         self._check(producer)
         self._forget()
-        self._limits.close()
+        self._admin = None
         self._flushed_at = monotonic()
 
     def close(self) -> None:
         """Closes the producer without waiting: what was not flushed may be lost."""
         self._failures = []
-        self._limits.close()
+        self._admin = None
         if self._producer is not None:
             self._abandon(self._producer)
 
@@ -160,8 +164,21 @@ class KafkaWriter:
     def _limit(self, topic: str) -> int | None:
         """What the topic says; it is asked once as long as all goes well."""
         if topic not in self._asked:
-            self._asked[topic] = self._limits.of(topic)
+            self._asked[topic] = self._ask_for_limit(topic)
         return self._asked[topic]
+
+    def _ask_for_limit(self, topic: str) -> int | None:
+        """The most bytes; None if unknown: there is no such topic, no answer, or no right to it."""
+        if self._admin is None:
+            self._admin = open_admin(self._connection, Complaints())
+        seconds = min(ASK_SECONDS, self._connection.patience_seconds)
+        try:
+            wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
+            [found] = self._admin.describe_configs([wanted], request_timeout=seconds).values()
+            return int(found.result()[SETTING].value)
+        except (KafkaException, KeyError, ValueError) as failed:
+            logger.info("cannot ask for %s of %s: %s", SETTING, topic, failed)
+            return None
 
     def _connected(self, topic: str) -> Producer:
         """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
@@ -246,31 +263,23 @@ class KafkaWriter:
                 done.extend(calls)
             except (BufferError, KafkaException) as full:
                 row = len(done)
-                failed = keys[row], values[row], partitions[row], timestamps[row]
-                self._retry(producer, full, topic, failed, headers[row])
+                record = values[row], keys[row], partitions[row], None, None, timestamps[row], headers[row]
+                self._retry(producer, full, topic, record)
                 done.append(None)
 
-    def _retry(
-        self,
-        producer: Producer,
-        problem: Exception,
-        topic: str,
-        row: Row,
-        headers: Headers | None,
-    ) -> None:
+    def _retry(self, producer: Producer, problem: Exception, topic: str, record: tuple[Any, ...]) -> None:
         """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
-        key, value, partition, timestamp = row
         while isinstance(problem, BufferError):
             self._answer(producer, partial(producer.poll, WAIT_SECONDS))
             self._check(producer)
             try:
-                producer.produce(topic, value, key, partition, None, None, timestamp, headers)
-                return
+                return producer.produce(topic, *record)
             except (BufferError, KafkaException) as again:
                 problem = again
         if problem.args[0].code() == KafkaError._FATAL:
             self._answer(producer, partial(producer.poll, 0))
         self._abandon(producer)
+        _, key, partition, *_ = record
         raise faults.undelivered(problem.args[0], topic, partition, key) from problem
 
     def _answer(self, producer: Producer, ask: Callable[[], int]) -> int:
@@ -290,22 +299,19 @@ class KafkaWriter:
 
     def _check(self, producer: Producer) -> None:
         """Raises what the producer's threads reported."""
-        error = self._failure()
-        if error is not None:
-            self._abandon(producer)
-            raise error
-
-    def _failure(self) -> SinkError | None:
+        denied = self._complaints.denied
         if self._failures:
             error, message = self._failures[0]
-            lost = len(self._failures)
-            if error.code() in faults.TIMED_OUT and self._complaints.denied is not None:
-                error = self._complaints.denied
+            if error.code() in faults.TIMED_OUT and denied is not None:
+                error = denied
             record = message.topic(), message.partition(), message.key()
-            return faults.undelivered(error, *record, lost, self._complaints.last)
-        if self._complaints.denied is not None:
-            return faults.not_allowed(self._complaints.denied.str())
-        return None
+            refusal = faults.undelivered(error, *record, len(self._failures), self._complaints.last)
+        elif denied is not None:
+            refusal = faults.not_allowed(denied.str())
+        else:
+            return
+        self._abandon(producer)  # which purges, and so adds failures
+        raise refusal
 
     def _abandon(self, producer: Producer) -> None:
         """Throws the queue away; the next write opens another producer."""
@@ -390,30 +396,3 @@ def _ask_once(topic: str, producer: Producer, seconds: float) -> int | KafkaErro
         error: KafkaError = failed.args[0]
         return error
     return len(found.partitions) if found.error is None else found.error
-
-
-SETTING = "max.message.bytes"
-
-
-class BatchLimits:
-    """Asks topics, with a client of its own that is open until `close`."""
-
-    def __init__(self, connection: KafkaSettings) -> None:
-        self._connection = connection
-        self._client: AdminClient | None = None
-
-    def of(self, topic: str) -> int | None:
-        """The most bytes; None if unknown: there is no such topic, no answer, or no right to it."""
-        if self._client is None:
-            self._client = open_admin(self._connection, Complaints())
-        seconds = min(ASK_SECONDS, self._connection.patience_seconds)
-        try:
-            wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
-            [found] = self._client.describe_configs([wanted], request_timeout=seconds).values()
-            return int(found.result()[SETTING].value)
-        except (KafkaException, KeyError, ValueError) as failed:
-            logger.info("cannot ask for %s of %s: %s", SETTING, topic, failed)
-            return None
-
-    def close(self) -> None:
-        self._client = None

@@ -13,25 +13,23 @@ import http.client
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from crossstream.errors import SourceError
 from crossstream.kafka.background import (
-    CLOSE_SECONDS,
     HOST,
     JVM,
     Jars,
     Server,
-    await_answer,
     check_free,
     find_java,
     known,
     prepare,
-    record_file,
     records_folder,
-    start_detached,
+    refusal,
+    started,
     stop_server,
 )
 from crossstream.kafka.broker import KAFKA_VERSION, BrokerInfo
@@ -42,7 +40,6 @@ REGISTRY_VERSION = "2.6.13.Final"
 DEBEZIUM_VERSION = "3.6.1.Final"
 REGISTRY_PORT = 8081
 CONNECT_PORT = 8083
-START_SECONDS = 120.0
 
 REGISTRY_JARS = Jars(
     f"apicurio-registry-{REGISTRY_VERSION}",
@@ -77,6 +74,7 @@ class Companion(Server):
 
     READY: ClassVar[str]
     """A path that it answers when it is ready for clients."""
+    START_SECONDS: ClassVar[float] = 120.0
 
     broker: int
 
@@ -91,8 +89,10 @@ class Companion(Server):
 
     @property
     def answers(self) -> bool:
-        """Whether it is ready for clients."""
-        return _answers(self.port, self.READY)
+        with suppress(OSError, http.client.HTTPException, SourceError, ValueError):
+            request(f"http://{HOST}:{self.port}{self.READY}")
+            return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def start_registry(broker: BrokerInfo, port: int | None = None) -> RegistryInfo:
         command = [java, *JVM, f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={info.port}"]
         command.append(f"-DREGISTRY_DATASOURCE_URL=jdbc:h2:file:{info.directory}/schemas")
         command += ["-jar", str(jars / f"apicurio-registry-app-{REGISTRY_VERSION}-runner.jar")]
-        return _started(info, command)
+        return started(info, command)
 
 
 def start_connect(
@@ -150,15 +150,13 @@ def start_connect(
         if running:
             return info
         java, jars = find_java(), CONNECT_JARS.fetch()
-        topics = {f"{what}.storage.topic": f"connect-{what}s" for what in ("config", "offset")}
-        copies = {f"{what}.storage.replication.factor": "1" for what in ("config", "offset", "status")}
+        kinds = {"config": "connect-configs", "offset": "connect-offsets", "status": "connect-status"}
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,
             "listeners": info.url,
             "group.id": "connect",
-            **topics,
-            "status.storage.topic": "connect-status",
-            **copies,
+            **{f"{kind}.storage.topic": topic for kind, topic in kinds.items()},
+            **{f"{kind}.storage.replication.factor": "1" for kind in kinds},
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             "offset.flush.interval.ms": "1000",
@@ -169,7 +167,7 @@ def start_connect(
         }
         prepare(info, settings)
         command = [java, *JVM, "-cp", str(jars / "*"), "org.apache.kafka.connect.cli.ConnectDistributed"]
-        return _started(info, [*command, str(info.properties_file)])
+        return started(info, [*command, str(info.properties_file)])
 
 
 def running_companions(port: int) -> list[Companion]:
@@ -184,7 +182,6 @@ def stop_companions(port: int) -> list[Companion]:
     for server in stopped:
         with locked(records_folder() / f"{server.record}.lock"):
             stop_server(server)
-            record_file(server.record).unlink(missing_ok=True)
     return stopped
 
 
@@ -217,43 +214,23 @@ def request(url: str, method: str = "GET", body: object = None) -> Any:
     finally:
         connection.close()
     if answer.status >= 300:
-        raise SourceError(
-            f"{method} {url} is answered with {answer.status}: {content[:1000]}",
-            code="CS-620",
-            next="look into the log of the server",
-        )
+        what = f"{method} {url} is answered with {answer.status}: {content[:1000]}"
+        raise refusal(what, "look into the log of the server")
     return json.loads(content) if content else None
-
-
-def _answers(port: int, path: str) -> bool:
-    with suppress(OSError, http.client.HTTPException, SourceError, ValueError):
-        request(f"http://{HOST}:{port}{path}")
-        return True
-    return False
 
 
 def _prepared(kind: type[C], broker: BrokerInfo, port: int | None, default: int) -> tuple[C, bool]:
     """The server to start; or the one that runs already, and True."""
     running = known(f"{broker.port}-{kind.NAME}", kind)
     if running is not None and port is not None and running.port != port:
-        raise SourceError(
+        raise refusal(
             f"{kind.TITLE} of the broker at port {broker.port} runs at port {running.port} already",
-            code="CS-620",
-            where={"port": port},
-            next=f"use that one, or stop both first (crossstream broker stop --port {broker.port})",
+            f"use that one, or stop both first (crossstream broker stop --port {broker.port})",
+            port=port,
         )
     if running is not None:
-        await_answer(running, lambda: running.answers, START_SECONDS)
+        running.await_answer()
         return running, True
     info = kind(port or default, 0, str(Path(broker.directory) / kind.NAME), broker.port)
-    killed = record_file(info.record).exists()
-    next = f"choose another port: --{kind.NAME} {info.port + 100}"
-    check_free(info.port, CLOSE_SECONDS if killed else 0.0, lambda: "another program", next)
+    check_free(info, lambda: "another program", f"choose another port: --{kind.NAME} {info.port + 100}")
     return info, False
-
-
-def _started(info: C, command: list[str]) -> C:
-    info = replace(info, pid=start_detached(command, info))
-    info.save()
-    await_answer(info, lambda: info.answers, START_SECONDS)
-    return info

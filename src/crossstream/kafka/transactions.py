@@ -34,7 +34,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.errors import CrossStreamError, StateError
 from crossstream.kafka import errors as faults
-from crossstream.kafka.client import Complaints, logger, open_committer, open_producer
+from crossstream.kafka.client import Complaints, logger, open_committer
 from crossstream.kafka.producer import BY_KEY, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.storage.files import BufferList, Storage
@@ -128,19 +128,13 @@ class _Writer(KafkaWriter):
         """
         if self._producer is None:
             self._owns()
-            self._failures, self._complaints = [], Complaints()
-            own = {"transactional.id": self._name, "transaction.timeout.ms": self._longest()}
-            producer = open_producer(
-                self._connection, self._complaints, self._undelivered, self._sizes, transaction=own
-            )
+            patience_ms = round(self._connection.patience_seconds * 1000)
+            longest = min(max(SHORTEST_TRANSACTION_MS, patience_ms), LONGEST_TRANSACTION_MS)
+            producer = self._opened({"transactional.id": self._name, "transaction.timeout.ms": longest})
             answered(producer.init_transactions, seconds=answer_seconds(self._connection))
             self._owns()
             self._producer = producer
         return self._producer
-
-    def _longest(self) -> int:
-        patience = round(self._connection.patience_seconds * 1000)
-        return min(max(SHORTEST_TRANSACTION_MS, patience), LONGEST_TRANSACTION_MS)
 
     def fit(self, topics: Iterable[str]) -> None:
         """Before a transaction: opens another producer where a topic takes smaller batches or larger records."""
