@@ -14,10 +14,9 @@ from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.files import partition_folder
 from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.manifest import Manifest, read_manifest
-from crossstream.storage.root import Place, StateRoot, root_of
+from crossstream.storage.root import Place, StateRoot, root_of, state_partition
 from crossstream.storage.store import Version
 
 
@@ -248,8 +247,6 @@ def inspect_state(state_dir: Place) -> FolderState:
 def _manifests(root: StateRoot, store: str, commit: Commit) -> dict[int, Manifest]:
     found = {}
     for partition, name in sorted(commit.versions.get(store, {}).items()):
-        try:
-            found[partition] = read_manifest(root.storage(partition_folder(store, partition)), name)
-        except StateError as error:
-            raise error.at(store=store, partition=partition, folder=str(root)) from None
+        with state_partition(root, store, partition) as storage:
+            found[partition] = read_manifest(storage, name)
     return found

@@ -161,7 +161,7 @@ class _Verification:
                 continue
             for what in self._manifest_faults(store, partition, manifest, commits):
                 self._report(what, path, commits, **where)
-            for segment in (segment for level in manifest.levels for segment in level.segments):
+            for segment in manifest.segments():
                 segments.setdefault(segment.file, []).append((segment, commits))
         for file, named in segments.items():
             path, refs = f"{folder}/{file}", [ref for ref, _ in named]

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,12 +34,12 @@ from crossstream.runtime.shuffle_codec import chosen_partitions
 from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import NO_HORIZON, Part, Segment, unexpired
-from crossstream.storage.files import Storage, file_names, in_threads, partition_folder
+from crossstream.storage.files import file_names, in_threads, partition_folder
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
-from crossstream.storage.root import StateRoot
+from crossstream.storage.root import StateRoot, state_partition
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
-from crossstream.storage.store import SEGMENT_ROWS, Version, load_version, saver, store_version
+from crossstream.storage.store import SEGMENT_ROWS, Version, load_version, saver, store_version, unique_name
 
 Placement = Callable[[Run], np.ndarray]
 """The partition of each row of a run."""
@@ -132,18 +131,16 @@ def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
 
 def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[Run]:
     """Rows of a state partition, from the newest segment on, so many that they are `SAMPLED`."""
-    folder, wanted = _folder(root, store, partition), SAMPLED
-    try:
-        levels = read_manifest(folder, name).levels
-        for segment in (segment for level in levels for segment in level.segments):
+    wanted = SAMPLED
+    with state_partition(root, store, partition) as folder:
+        manifest = read_manifest(folder, name)
+        for segment in manifest.segments():
             if wanted <= 0:
                 return
             run = read_run(folder, segment).slice(segment.start, segment.stop)
             rows = np.linspace(0, run.rows - 1, min(run.rows, wanted), dtype=np.int64)
             wanted -= len(rows)
             yield Run(take_all(run.columns, rows))
-    except StateError as error:
-        raise error.at(store=store, partition=partition, folder=str(root)) from None
 
 
 def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:
@@ -192,17 +189,14 @@ def _open(root: StateRoot, commit: Commit, store: str) -> Versions:
 
 
 def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version:
-    folder = _folder(root, store, partition)
-    try:
+    with state_partition(root, store, partition) as folder:
         manifest = read_manifest(folder, name)
-        first = next((segment for level in manifest.levels for segment in level.segments), None)
+        first = next(manifest.segments(), None)
         if first is None:
             return load_version(folder, Layout(manifest.kind, ()), name)
         opened: dict[str, Run] = {first.file: read_run(folder, first)}
         layout = Layout.found_in(manifest.kind, opened[first.file].columns)
         return load_version(folder, layout, name, opened)
-    except StateError as error:
-        raise error.at(store=store, partition=partition, folder=str(root)) from None
 
 
 def _cut(
@@ -218,7 +212,8 @@ def _cut(
     make = cutter(held, before, partitions, batch, placement)
 
     def one(pid: int) -> Version | None:
-        folder, prefix = _folder(root, store, pid), f"{batch:012d}-{uuid.uuid4().hex[:8]}"
+        folder = root.storage(partition_folder(store, pid))
+        prefix = unique_name(batch)
         version = make(pid, saver(folder, prefix))
         return None if version is None else store_version(version, folder, f"{prefix}.manifest")
 
@@ -234,19 +229,29 @@ def cutter(
     It makes the version of a new partition, its runs saved; None if there is nothing to know of it.
     """
     old, new = partition_bounds(before), partition_bounds(partitions)
-    ordered = sorted(held)
-    places = None if placement is None else [_places_of(held[pid], placement) for pid in ordered]
+    ordered = sorted(held.items())
 
-    def make(pid: int, save: Save) -> Version | None:
-        if places is not None:  # any old partition may have rows of any new one
-            made = _placed([held[p] for p in ordered], places, pid, batch, save) if held else None
-        else:
-            low, high = new[pid], new[pid + 1]
-            sources = [held[p] for p in ordered if old[p] < high and low < old[p + 1]]
-            made = _sliced(sources, low, high, batch, save) if sources else None
-        return made if made is not None and (made.parts or made.stream_time >= 0) else None
+    def sliced(pid: int, save: Save) -> Version | None:
+        low, high = new[pid], new[pid + 1]
+        sources = [version for p, version in ordered if old[p] < high and low < old[p + 1]]
+        taken = [[_between(part, low, high, source.horizon) for part in source.parts] for source in sources]
+        return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
 
-    return make
+    if placement is None:
+        return sliced
+    all_parts = [(version.horizon, version.parts) for _, version in ordered]
+    places = [[[placement(one.run) for one in part.segments] for part in parts] for _, parts in all_parts]
+
+    def placed(pid: int, save: Save) -> Version | None:
+        """Any old partition may have rows of any new one."""
+        taken = [
+            [_picked(part, of_part, pid, horizon) for part, of_part in zip(parts, of_parts, strict=True)]
+            for (horizon, parts), of_parts in zip(all_parts, places, strict=True)
+        ]
+        sources = [version for _, version in ordered]
+        return _assembled(sources, taken, batch, lambda runs: [save(sort_rows(_together(runs).columns))])
+
+    return placed
 
 
 def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
@@ -255,10 +260,6 @@ def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
         for store, versions in held.items()
         for pid, version in versions.items()
     }
-
-
-def _folder(root: StateRoot, store: str, partition: int) -> Storage:
-    return root.storage(partition_folder(store, partition))
 
 
 def _name(version: Version) -> str:
@@ -313,47 +314,22 @@ def _stores_filled_by(step: Step) -> list[str]:
     return []
 
 
-def _sliced(sources: Sequence[Version], low: int, high: int, batch: int, save: Save) -> Version:
-    """The version of the rows with ``low <= h < high``; one of the sources at least has some."""
-    taken = [[_between(part, low, high, source.horizon) for part in source.parts] for source in sources]
-    return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
-
-
-def _placed(
-    sources: Sequence[Version],
-    places: Sequence[Sequence[Sequence[np.ndarray]]],
-    partition: int,
-    batch: int,
-    save: Save,
-) -> Version:
-    """The version of the rows of ``partition``; ``places``: of the rows of each source, by part and segment."""
-    taken = [
-        [
-            _picked(part, of_part, partition, source.horizon)
-            for part, of_part in zip(source.parts, of_source, strict=True)
-        ]
-        for source, of_source in zip(sources, places, strict=True)
-    ]
-    return _assembled(sources, taken, batch, lambda runs: [save(sort_rows(_together(runs).columns))])
-
-
-def _places_of(source: Version, placement: Placement) -> list[list[np.ndarray]]:
-    return [[placement(segment.run) for segment in part.segments] for part in source.parts]
-
-
 def _assembled(
     sources: Sequence[Version],
     taken: Sequence[_Levels],
     batch: int,
     save: Callable[[list[Run]], Iterable[Segment]],
-) -> Version:
+) -> Version | None:
     """Merging work that was saved up goes along with the rows; stream time never goes back for any of them."""
+    stream_time = max((source.stream_time for source in sources), default=-1)
     taken = [[runs for runs in levels if runs] for levels in taken]
+    if stream_time < 0 and not any(taken):
+        return None
     return replace(
         sources[0],
         parts=tuple(Part(tuple(save(runs))) for runs in _aligned(taken)),
         batch=batch,
-        stream_time=max(source.stream_time for source in sources),
+        stream_time=stream_time,
         horizon=min(source.horizon for source in sources),
         clock=max(source.clock for source in sources),
         credit=sum(

@@ -6,7 +6,6 @@ machine share the files of a global table (decision 0020).
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.errors import SerdeError, StateError
+from crossstream.errors import SerdeError
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.operators.global_join.kernel import Changed, GlobalTable, History, WholeTable
 from crossstream.operators.global_join.view import View
@@ -27,10 +26,10 @@ from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.compaction import NO_HORIZON, Segment
 from crossstream.storage.files import Storage, partition_folder
 from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
-from crossstream.storage.root import Place, root_of
+from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Version, advance, load_version, saver, store_version
+from crossstream.storage.store import Version, advance, load_version, saver, store_version, unique_name
 
 
 def measure(
@@ -119,10 +118,8 @@ class FolderStores:
         if held is not None and held.name == name:
             return held
         files = self.files.setdefault((store.name, partition), {})
-        try:
-            version = load_version(self._storage(store, partition), store.layout, name, files)
-        except StateError as error:
-            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+        with state_partition(self.root, store.name, partition) as storage:
+            version = load_version(storage, store.layout, name, files)
         self._hold(store, partition, version)
         return version
 
@@ -141,22 +138,19 @@ class FolderStores:
                 del self.held[store, partition], self.files[store, partition]
 
     def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
-        return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
+        return saver(self._storage(store, partition), unique_name(batch))
 
     def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Writes a run that belongs to no version."""
-        name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.history"
-        return write_run(self._storage(store, partition), name, run)
+        return write_run(self._storage(store, partition), f"{unique_name(batch)}.history", run)
 
     def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was written by `record`; `StateError` if it is not what was written."""
-        try:
-            return read_run(self._storage(store, partition), ref)
-        except StateError as error:
-            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+        with state_partition(self.root, store.name, partition) as storage:
+            return read_run(storage, ref)
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
-        name = f"{version.batch:012d}-{uuid.uuid4().hex[:8]}.manifest"
+        name = f"{unique_name(version.batch)}.manifest"
         saved = store_version(version, self._storage(store, partition), name)
         self._hold(store, partition, saved)
         return saved

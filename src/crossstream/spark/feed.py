@@ -17,6 +17,7 @@ from crossstream.errors import IncompatibleStateError, SourceError, StateError
 from crossstream.spark.errors import calling_socket, hang_up, raisable
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.storage.manifest import lost
 
 
 @dataclass(slots=True)
@@ -145,8 +146,6 @@ class FrameFeed:
 Reads = Mapping[str, Sequence[Hashable]]
 """By source what Spark reads for it, in the order of its plan; equal are those that are one to Spark."""
 
-_RESTORE = "restore the state folder from a copy, or start the application on an empty one"
-
 
 class _FileOffset(msgspec.Struct, rename={"list": "logOffset"}):
     """Up to which of its lists of files a source has been read."""
@@ -179,8 +178,12 @@ class Checkpoint:
         if not is_same:
             raise self._changed(sources, noted)
         order = tuple(noted or sources)
-        self._check_offsets()
-        self._check_parts([read for name in order for read in sources[name]])
+        # Without offsets Spark would count epochs from 0 again, and give other rows for those that are done.
+        if self._newest("offsets") < self._reached:
+            raise self._lacks(f"offsets/{self._reached}")
+        for part in self._parts([read for name in order for read in sources[name]]):
+            if not (self.folder / part).exists():
+                raise self._lacks(part)
         return order
 
     @property
@@ -202,26 +205,16 @@ class Checkpoint:
         """An epoch that is done for Spark is not given again: its rows would be passed over."""
         done = self._newest("commits")
         if done > self.commit.epoch:
-            raise StateError(
+            last = "none" if self.commit.epoch < 0 else f"epoch {self.commit.epoch}"
+            raise lost(
                 f"Spark's checkpoint of the DataFrame sources is done with epoch {done}, and the batch log with "
-                f"{_epoch(self.commit.epoch)}: commits of the batch log are missing",
-                code="CS-701",
-                where={"folder": str(self.folder.parent / "commits"), "checkpoint": str(self.folder)},
-                next=_RESTORE,
+                f"{last}: commits of the batch log are missing",
+                folder=str(self.folder.parent / "commits"),
+                checkpoint=str(self.folder),
             )
 
-    def _check_offsets(self) -> None:
-        """Without them Spark would count epochs from 0 again, and give other rows for those that are done."""
-        if self._newest("offsets") < self._reached:
-            raise self._lacks(f"offsets/{self._reached}")
-
-    def _check_parts(self, reads: Sequence[Hashable]) -> None:
-        """What Spark needs to continue: it would end with an error of its own that names no file, or another one."""
-        missing = [name for name in self._parts(reads) if not (self.folder / name).exists()]
-        if missing:
-            raise self._lacks(missing[0])
-
     def _parts(self, reads: Sequence[Hashable]) -> Iterator[str]:
+        """What Spark needs to continue: it would end with an error of its own that names no file, or another one."""
         newest = self._newest("offsets")
         if newest >= 0:
             yield "metadata"
@@ -242,12 +235,8 @@ class Checkpoint:
         yield from (f"sources/{source}/{number}" for number in range(whole + 1, last + 1))
 
     def _lacks(self, name: str) -> StateError:
-        return StateError(
-            f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}",
-            code="CS-701",
-            where={"file": str(self.folder / name)},
-            next=_RESTORE,
-        )
+        what = f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}"
+        return lost(what, file=str(self.folder / name))
 
     def _changed(self, sources: Reads, noted: Sequence[str]) -> IncompatibleStateError:
         changes = [f"{name} is new" for name in sources if name not in noted]
@@ -281,7 +270,3 @@ def _list_of(offset: str) -> int:
         return msgspec.json.decode(offset, type=_FileOffset).list
     except msgspec.MsgspecError:
         return -1
-
-
-def _epoch(epoch: int) -> str:
-    return "none" if epoch < 0 else f"epoch {epoch}"

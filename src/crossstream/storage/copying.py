@@ -23,7 +23,7 @@ from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import in_threads, make_folder, partition_folder, rights_in
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import SegmentRef, checked_run, read_manifest
-from crossstream.storage.root import Place, StateRoot, root_of
+from crossstream.storage.root import Place, StateRoot, root_of, state_partition
 
 ATTEMPTS = 100
 """How often a newer commit is tried. Each attempt copies only what the one before has not."""
@@ -140,16 +140,12 @@ class _Copy:
     def _version(self, store: str, partition: int, manifest: str) -> frozenset[str]:
         """Copies a manifest and its runs; their names below the root."""
         folder = partition_folder(store, partition)
-        storage = self.source.storage(folder)
-        try:
-            segments = {
-                ref.file: ref for level in read_manifest(storage, manifest).levels for ref in level.segments
-            }
+        with state_partition(self.source, store, partition) as storage:
+            found = read_manifest(storage, manifest)
+            segments = {ref.file: ref for ref in found.segments()}
             for ref in segments.values():
                 self._file(folder, ref.file, ref)
             self._file(folder, manifest, None)
-        except StateError as error:
-            raise error.at(store=store, partition=partition, folder=str(self.source)) from None
         return frozenset(f"{folder}/{name}" for name in (*segments, manifest))
 
     def _file(self, folder: str, name: str, ref: SegmentRef | None) -> None:

@@ -5,7 +5,7 @@ Format and requirements: `docs/spec/state-format.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 from uuid import uuid4
 
@@ -68,18 +68,20 @@ class Manifest(msgspec.Struct, frozen=True):
     clock: int = 0
 
     def files(self) -> set[str]:
-        return {segment.file for level in self.levels for segment in level.segments}
+        return {segment.file for segment in self.segments()}
+
+    def segments(self) -> Iterator[SegmentRef]:
+        """Those of all levels, newest first."""
+        return (segment for level in self.levels for segment in level.segments)
 
     @property
     def rows(self) -> int:
-        return sum(segment.stop - segment.start for level in self.levels for segment in level.segments)
+        return sum(segment.stop - segment.start for segment in self.segments())
 
     @property
     def size(self) -> int:
         """Bytes of the run files in use."""
-        return sum(
-            {segment.file: segment.size for level in self.levels for segment in level.segments}.values()
-        )
+        return sum({segment.file: segment.size for segment in self.segments()}.values())
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -101,11 +103,7 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
     if manifest.name != name:
         raise _damaged(f"the file {name} is the manifest {manifest.name}")
     if kind is not None and manifest.kind != kind:
-        raise StateError(
-            f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store",
-            code="CS-701",
-            next="restore the state folder from a copy, or start the application on an empty one",
-        )
+        raise lost(f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store")
     return manifest
 
 
@@ -180,11 +178,7 @@ def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], 
         if found is None:
             found = check(storage.read(name, original=True))
     except FileNotFoundError:
-        raise StateError(
-            f"the {kind} {name} is missing",
-            code="CS-701",
-            next="restore the state folder from a copy, or start the application on an empty one",
-        ) from None
+        raise lost(f"the {kind} {name} is missing") from None
     except OSError as error:
         raise _damaged(f"the file {name} cannot be read: {error.strerror or error}") from error
     if found is None:
@@ -205,9 +199,12 @@ def _digest(data: Written) -> str:
     return f"{digest.intdigest():016x}"
 
 
+def lost(what: str, **where: object) -> StateError:
+    """CS-701: a file is not there, or is another one."""
+    step = "restore the state folder from a copy, or start the application on an empty one"
+    return StateError(what, code="CS-701", where=where, next=step)
+
+
 def _damaged(what: str) -> StateError:
-    return StateError(
-        what,
-        code="CS-701",
-        next="restore the state folder from a copy; `as_of` an earlier batch may still be readable",
-    )
+    step = "restore the state folder from a copy; `as_of` an earlier batch may still be readable"
+    return StateError(what, code="CS-701", next=step)

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
 
 from crossstream.errors import StateError
 from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown
-from crossstream.storage.files import LOCK, PRIVATE, Folder, give, make_folder, opener, rights_in
+from crossstream.storage.files import (
+    LOCK,
+    PRIVATE,
+    Folder,
+    Storage,
+    give,
+    make_folder,
+    opener,
+    partition_folder,
+    rights_in,
+)
 from crossstream.storage.lease import Lease
 from crossstream.storage.remote import RemoteRoot
 
@@ -153,6 +163,16 @@ class FileLock:
 
 StateRoot: TypeAlias = LocalRoot | RemoteRoot
 """Where state lies; as text, the place for messages."""
+
+
+@contextmanager
+def state_partition(root: StateRoot, store: str, partition: int) -> Iterator[Storage]:
+    """The files of a state partition; `StateError` inside names it."""
+    try:
+        yield root.storage(partition_folder(store, partition))
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+
 
 Lock: TypeAlias = FileLock | Lease
 """The right to write."""

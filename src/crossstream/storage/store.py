@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from uuid import uuid4
 
-from crossstream.errors import StateError
 from crossstream.storage.compaction import (
     NO_HORIZON,
     Keep,
@@ -31,6 +31,7 @@ from crossstream.storage.manifest import (
     LevelRef,
     Manifest,
     SegmentRef,
+    lost,
     map_run,
     read_manifest,
     read_run,
@@ -159,19 +160,9 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
         LevelRef(tuple(_stored(segment) for segment in part.segments), part.job, part.output)
         for part in version.parts
     )
-    write_manifest(
-        storage,
-        Manifest(
-            name,
-            version.layout.kind,
-            version.batch,
-            levels,
-            version.stream_time,
-            version.credit,
-            horizon=version.horizon,
-            clock=version.clock,
-        ),
-    )
+    kind, times = version.layout.kind, {"horizon": version.horizon, "clock": version.clock}
+    manifest = Manifest(name, kind, version.batch, levels, version.stream_time, version.credit, **times)
+    write_manifest(storage, manifest)
     return replace(version, name=name)
 
 
@@ -187,11 +178,7 @@ def load_version(
         if whole is None:
             whole = runs[ref.file] = read_run(storage, ref)
         if tuple(whole.columns) != layout.names:
-            raise StateError(
-                f"the run file {ref.file} has other columns than a {layout.kind} store",
-                code="CS-701",
-                next="restore the state folder from a copy, or start the application on an empty one",
-            )
+            raise lost(f"the run file {ref.file} has other columns than a {layout.kind} store")
         return Segment(whole.slice(ref.start, ref.stop), ref)
 
     parts = tuple(
@@ -207,6 +194,11 @@ def load_version(
         manifest.horizon,
         manifest.clock,
     )
+
+
+def unique_name(batch: int) -> str:
+    """How the names of files begin that one attempt of a batch writes: each attempt has its own (decision 0003)."""
+    return f"{batch:012d}-{uuid4().hex[:8]}"
 
 
 def saver(storage: Storage, prefix: str) -> Callable[[Run], Segment]:
