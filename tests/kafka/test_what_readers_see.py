@@ -12,7 +12,7 @@ from crossstream import serdes
 from crossstream.filetopics import FileTopics
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
-from crossstream.spark.topics import Publishing
+from crossstream.spark.publishing import Publishing
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicConnection, TopicPartition
 from tests.faults.one_process import application

@@ -16,7 +16,7 @@ from crossstream import serdes
 from crossstream.lakehouse.delta import DeltaSink
 from crossstream.lakehouse.iceberg import IcebergSink
 from crossstream.lakehouse.tables import Tables
-from crossstream.spark.topics import Publishing
+from crossstream.spark.publishing import Publishing
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process, streams

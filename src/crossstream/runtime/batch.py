@@ -140,17 +140,10 @@ class Report:
         for files, more in ((self.written, other.written), (self.retired, other.retired)):
             for partition, added in more.items():
                 files.setdefault(partition, []).extend(added)
-        for mine, theirs in (
-            (self.rows_in, other.rows_in),
-            (self.rows_out, other.rows_out),
-            (self.dropped, other.dropped),
-            (self.matched, other.matched),
-            (self.unmatched, other.unmatched),
-        ):
-            for key, number in theirs.items():
+        for name in ("rows_in", "rows_out", "dropped", "matched", "unmatched", "seconds"):
+            mine = getattr(self, name)
+            for key, number in getattr(other, name).items():
                 mine[key] = mine.get(key, 0) + number
-        for phase, seconds in other.seconds.items():
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         self.state.update(other.state)
         self.due.update(other.due)
         self.note_keys(other.keys)

@@ -77,16 +77,16 @@ class RoundTask:
     _runners: list[Runner] = field(default_factory=list)
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
-    _failures: Failures | None = None
+    _failures: Failures = field(init=False)
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
         assert self.input is not None
         started = time.perf_counter()
-        failures = self._set_up().failures
+        self._set_up()
         steps = {step.node: step for step in self.plan.parts[0].steps if isinstance(step, ReadStep)}
         nodes = self.plan.topology.nodes
-        readers = {span: Reader(nodes[span.node], steps[span.node], span, failures) for span in spans}
+        readers = {span: Reader(nodes[span.node], steps[span.node], span, self._failures) for span in spans}
         for span, records in self.input.read(spans, self.settings.read_rows):
             changes = readers[span].changes(records)
             if changes is not None:
@@ -98,12 +98,12 @@ class RoundTask:
     def run(self, blocks: Iterable[Block]) -> Iterator[Outgoing]:
         """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
-        failures = self._set_up().failures
+        self._set_up()
         for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
-                self._push(self.plan.exchanges[exchange].arrives, self._decoded(failures, exchange, changes))
+                self._push(self.plan.exchanges[exchange].arrives, self._decoded(exchange, changes))
             yield from self._sent()
             yield from self._finish()
         yield from self._close(started)
@@ -114,12 +114,12 @@ class RoundTask:
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
         return all_at_once(blobs, self.plan.exchanges)
 
-    def _decoded(self, failures: Failures, exchange: int, changes: Changes) -> Changes:
+    def _decoded(self, exchange: int, changes: Changes) -> Changes:
         """With values decoded that the reading task left; where bad records do not stop all, it left none."""
         step = self.plan.exchanges[exchange].undecoded
         if step is None or self.settings.decoding.action != "fail":
             return changes
-        return Decoder(self.plan.topology[step.node], step, failures).decoded(changes, ("value",))
+        return Decoder(self.plan.topology[step.node], step, self._failures).decoded(changes, ("value",))
 
     def _put_away(self) -> None:
         """Between two slices: what the stores got goes into files, because no step looks it up again."""
@@ -140,8 +140,8 @@ class RoundTask:
                 self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         return mine
 
-    def _set_up(self) -> Task:
-        self._failures = failures = Failures(
+    def _set_up(self) -> None:
+        self._failures = Failures(
             self.plan.topology,
             self.batch,
             self.report,
@@ -155,7 +155,7 @@ class RoundTask:
             self.plan,
             self.batch,
             self.report,
-            failures,
+            self._failures,
             self.settings,
             self.output,
             self._store,
@@ -174,7 +174,6 @@ class RoundTask:
             for flow in dict.fromkeys(step.inputs):
                 self._readers.setdefault(flow, []).append(runner)
         self._leaving = part.leaving
-        return task
 
     def _store(self, name: str) -> OpenStore:
         if name not in self._opened:
@@ -234,7 +233,6 @@ class RoundTask:
         """Without rows that cannot be written, if they do not stop all."""
         if self.settings.processing.action == "fail":
             return changes
-        assert self._failures is not None
         node = self.plan.topology[exchange.node]
         changes = self._failures.writable(node, changes, "key", exchange.key)
         return self._failures.writable(node, changes, "value", exchange.value)
@@ -242,7 +240,6 @@ class RoundTask:
     def _routed(
         self, changes: Changes, exchange: Exchange
     ) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
-        assert self._failures is not None
         place = partial(self._failures.place, self.plan.topology[exchange.node])
         batch = self.batch
         try:
@@ -254,7 +251,6 @@ class RoundTask:
             raise error.at(**self.plan.topology[exchange.node].where) from error.__cause__
 
     def _unserializable(self, changes: Changes, exchange: Exchange, error: SerdeError) -> CrossStreamError:
-        assert self._failures is not None
         try:
             changes.key.wire(exchange.key)
             part, serde = "value", exchange.value
@@ -298,17 +294,18 @@ class RoundTask:
 
     def _save(self) -> None:
         for name, opened in self._opened.items():
+            store = opened.store
             after = grow(
                 self.stores,
-                opened.store.definition,
+                store.definition,
                 self.sender,
                 opened.before,
-                opened.store.view.memtable,
-                opened.store.stream_time,
+                store.view.memtable,
+                store.stream_time,
                 self.batch.id,
                 opened.early,
-                opened.store.horizon,
-                opened.store.clock,
+                store.horizon,
+                store.clock,
             )
             if after is not opened.before:
                 self._saved(name, opened, after)

@@ -31,7 +31,8 @@ from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
-from crossstream.spark.topics import Inputs, Publishing, connection_of, mark_topic, staging_of
+from crossstream.spark.publishing import Publishing, mark_topic, staging_of
+from crossstream.spark.topics import Inputs, connection_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog, Vacuum
 from crossstream.storage.files import make_folder

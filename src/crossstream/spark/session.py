@@ -92,13 +92,11 @@ def make_session(
         if SparkContext._active_spark_context is not None:
             with suppress(OSError, Py4JError):  # its JVM may be what has ended
                 SparkContext._active_spark_context.stop()
-        raise ConfigError(
-            f"Spark did not start: {_reason(error)}",
-            code="CS-230",
-            where={"spark.master": settings.get("spark.master")},
-            next=f"{'check spark.master, and ' if 'spark.master' in settings else ''}"
-            "run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
-        ) from error
+        step = "run `crossstream doctor`: it checks Java, PySpark and the workers' Python"
+        if "spark.master" in settings:
+            step = f"check spark.master, and {step}"
+        where = {"spark.master": settings.get("spark.master")}
+        raise _refusal(f"Spark did not start: {_reason(error)}", step, **where) from error
 
 
 def check_remote(settings: Mapping[str, Any]) -> None:
@@ -112,7 +110,8 @@ def check_remote(settings: Mapping[str, Any]) -> None:
         "SPARK_API_MODE": not mode and os.environ.get("SPARK_API_MODE", "").lower() == "connect",
         "SPARK_CONNECT_MODE_ENABLED": "SPARK_CONNECT_MODE_ENABLED" in os.environ,
     }
-    for name in (name for name, is_set in wanted.items() if is_set):
+    name = next((name for name, is_set in wanted.items() if is_set), None)
+    if name is not None:
         kind = "setting" if name.startswith("spark.") else "environment variable"
         raise ConfigError(
             f"the {kind} {name} asks for a Spark Connect session, which has no RDDs",
@@ -132,14 +131,9 @@ def check_java() -> None:
     command = java_command()
     version = None if command is None else noted_version(command)
     if command is None or (version is not None and version < JAVA_VERSION):
-        raise ConfigError(
-            no_java()
-            if command is None
-            else f"{command} is Java {version}; Spark needs {JAVA_VERSION} or later",
-            code="CS-230",
-            where={"JAVA_HOME": os.environ.get("JAVA_HOME")},
-            next=f"{INSTALL}; then let JAVA_HOME point to it, or unset that",
-        )
+        old = f"{command} is Java {version}; Spark needs {JAVA_VERSION} or later"
+        step = f"{INSTALL}; then let JAVA_HOME point to it, or unset that"
+        raise _refusal(no_java() if command is None else old, step, JAVA_HOME=os.environ.get("JAVA_HOME"))
 
 
 def _has_environment_file() -> bool:
@@ -183,9 +177,7 @@ def check_session(spark: Any) -> None:
     """Refuses a session that the engine cannot run in."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if not (4, 0) <= version < (5, 0):
-        raise ConfigError(
-            f"PySpark {pyspark.__version__} is not supported", code="CS-230", next="install pyspark>=4.0,<5"
-        )
+        raise _refusal(f"PySpark {pyspark.__version__} is not supported", "install pyspark>=4.0,<5")
     if not hasattr(spark, "_jsparkSession"):
         raise _no_session(spark)
     check_running(spark.sparkContext)
@@ -304,7 +296,7 @@ _FACTORS = {"": 20, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 LEAST_MEMORY = 450 << 20
 """With a smaller heap Spark's driver does not start."""
-SECONDS = 1.0
+MASTER_SECONDS = 1.0
 """How long a master may take to accept a connection. A second try waits longer."""
 
 
@@ -344,16 +336,15 @@ def _check_master(master: str) -> None:
 def _fault(address: str) -> str | None:
     """Why no connection is made; None: there is one."""
     host, _, port = address.rpartition(":")
-    fault = None
-    for seconds in (SECONDS, 3 * SECONDS):
+    for seconds in (MASTER_SECONDS, 3 * MASTER_SECONDS):
         try:
             socket.create_connection((host, int(port)), seconds).close()
             return None
         except TimeoutError:
-            fault = "no answer"
+            continue
         except (OSError, OverflowError) as error:
             return getattr(error, "strerror", None) or str(error)
-    return fault
+    return "no answer"
 
 
 def _check_memory(name: str, text: str) -> None:
@@ -389,5 +380,5 @@ def _check_python(name: str, command: str) -> None:
         )
 
 
-def _refusal(what: str, step: str) -> ConfigError:
-    return ConfigError(what, code="CS-230", next=step)
+def _refusal(what: str, step: str, **where: object) -> ConfigError:
+    return ConfigError(what, code="CS-230", where=where, next=step)
