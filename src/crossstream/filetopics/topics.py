@@ -38,6 +38,8 @@ from crossstream.topics import (
 FORMAT = 1
 STAGED = ".staged"
 _NEW = ".new"
+_TAKEN = frozenset({STAGED, _NEW, ".groups"})
+"""Folders that are no topics; earlier versions wrote into the last one."""
 _DESCRIPTION = "topic.json"
 
 
@@ -188,11 +190,7 @@ def check_name(topic: str) -> None:
 
 
 def _is_legal(topic: str) -> bool:
-    return is_legal_name(topic) and topic not in {
-        ".groups",
-        STAGED,
-        _NEW,
-    }  # earlier versions wrote into .groups
+    return is_legal_name(topic) and topic not in _TAKEN
 
 
 def _make(folder: Path, description: Description) -> None:
@@ -244,22 +242,18 @@ class FileTopicLog:
 
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset still held: above 0 only where leading segments were deleted by hand."""
-        begins = {}
-        for owner in partitions:
-            log = self._folders.partition(owner)
+        logs = {owner: self._folders.partition(owner) for owner in partitions}
+        for log in logs.values():
             log.trim()
             log.refresh()
-            begins[owner] = log.begin
-        return begins
+        return {owner: log.begin for owner, log in logs.items()}
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last record; costs some ``stat`` and the headers of what is new."""
-        ends = {}
-        for owner in partitions:
-            log = self._folders.partition(owner)
+        logs = {owner: self._folders.partition(owner) for owner in partitions}
+        for log in logs.values():
             log.refresh()
-            ends[owner] = log.end
-        return ends
+        return {owner: log.end for owner, log in logs.items()}
 
     def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int

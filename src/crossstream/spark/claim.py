@@ -50,9 +50,8 @@ def find(log: BatchLog, plan: Plan, config: StreamsConfig) -> Found:
     if found is None:
         return Found(None, None)
     commit = log.last_commit()
-    if not check_fit(
-        found, wanted_of(plan, config, found, found.partitions), log.root, committed=commit is not None
-    ):
+    wanted = wanted_of(plan, config, found, found.partitions)
+    if not check_fit(found, wanted, log.root, committed=commit is not None):
         log.forget(0)
     return Found(found, commit)
 
