@@ -49,9 +49,10 @@ class Inputs:
         self._config = config
         self._connection = connection
         self._log = log
-        self.topics = self._reader = self._times = None
-        if connection is not None:
-            self.topics, self._reader = connection.log(), connection.reader()
+        self.topics = None if connection is None else connection.log()
+        self._reader = None if connection is None else connection.reader()
+        self._times = None
+        if self.topics is not None and self._reader is not None:
             self._times = ExtractedTimes.of(plan, self.topics, TopicInput(self._reader))
         self._instance = instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
@@ -142,8 +143,10 @@ class Inputs:
 
         From ``ends`` too, up to which the application reads, where their topics were made again.
         """
-        if not isinstance(error, SourceError) or self.planner.leave_out(error):
-            return isinstance(error, SourceError)
+        if not isinstance(error, SourceError):
+            return False
+        if self.planner.leave_out(error):
+            return True
         may_be_lost = self._config.on_lost_records == "skip" and self.topics is not None
         return may_be_lost and (self._replaced(ranges, ends) or self._lost(ranges))
 
