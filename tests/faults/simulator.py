@@ -153,7 +153,7 @@ class Doubling(OneProcess):
     rng = Random(0)
 
     def _run(self, before: bool, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
-        held, plan = self.held, self._plans()[before]
+        held, plan = self.held, self.job.stage(before)
         shares = rounds.share_count(plan, batch)
 
         def attempt(run: Any) -> list[Any]:

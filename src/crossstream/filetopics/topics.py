@@ -174,7 +174,6 @@ class TopicFolders:
 
 
 def missing_topic(topic: str, root: Path) -> SourceError:
-    """CS-602."""
     return SourceError(
         "There is no such file topic.",
         code="CS-602",

@@ -129,7 +129,6 @@ def record_file(record: str) -> Path:
 
 
 def free_port() -> int:
-    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -155,7 +154,6 @@ def check_free(server: Server, other: Callable[[], str], step: str) -> None:
 
 
 def prepare(server: Server, settings: Mapping[str, str]) -> None:
-    """Makes the folder of a server and writes its settings there."""
     text = "".join(f"{name}={value}\n" for name, value in settings.items())
     try:
         Path(server.directory).mkdir(parents=True, exist_ok=True)

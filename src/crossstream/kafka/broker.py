@@ -96,7 +96,6 @@ class BrokerInfo(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to."""
         return f"{HOST}:{self.port}"
 
 

@@ -65,7 +65,6 @@ def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
 
 
 def missing(topic: str, partition: int | None = None) -> SourceError:
-    """CS-602."""
     return SourceError(
         "the topic does not exist" if partition is None else "the topic has no such partition",
         code="CS-602",
@@ -113,7 +112,6 @@ def leaderless(patience_seconds: float, topic: str, partition: int) -> SourceErr
 
 
 def refused(reason: str, topic: str | None = None) -> SourceError:
-    """CS-605."""
     return SourceError(
         f"the Kafka broker refused access: {reason}",
         code="CS-605",
@@ -123,7 +121,6 @@ def refused(reason: str, topic: str | None = None) -> SourceError:
 
 
 def unreadable(tp: TopicPartition, offset: int, reason: str) -> SourceError:
-    """CS-606."""
     return SourceError(
         f"what the broker sent cannot be read: {reason}",
         code="CS-606",
@@ -143,7 +140,6 @@ def stuck(span: OffsetRange, position: int, seconds: float) -> SourceError:
 
 
 def uncommitted(group: str, reason: str) -> SourceError:
-    """CS-608."""
     return SourceError(
         f"offsets cannot be committed to the consumer group {group!r}: {reason}",
         code="CS-608",
@@ -200,7 +196,6 @@ def _delivery(error: KafkaError, complaint: str | None) -> tuple[str, str]:
 
 
 def exists(topic: str) -> SinkError:
-    """CS-656."""
     return SinkError(
         "the topic exists already",
         code="CS-656",
@@ -210,7 +205,6 @@ def exists(topic: str) -> SinkError:
 
 
 def not_created(topic: str, reason: str) -> SinkError:
-    """CS-656."""
     return SinkError(
         f"the topic was not created: {reason}",
         code="CS-656",
@@ -220,7 +214,6 @@ def not_created(topic: str, reason: str) -> SinkError:
 
 
 def not_deleted(topic: str, reason: str) -> SinkError:
-    """CS-656."""
     return SinkError(
         f"the topic was not deleted: {reason}",
         code="CS-656",

@@ -92,7 +92,6 @@ class StagingWriter:
         """The transaction fails where it does not."""
 
     def flush(self) -> None:
-        """Writes what is held."""
         for topic, batches in self._held.items():
             out = BufferList()
             with pa.ipc.new_stream(out, batches[0].schema) as stream:

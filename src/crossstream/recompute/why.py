@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -169,6 +169,11 @@ class _Bounded:
                     next="run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs",
                 )
             yield records
+
+    def read_many(
+        self, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        return ((span, records) for span in spans for records in self.read(span, max_rows))
 
     def close(self) -> None:
         self.reader.close()

@@ -139,7 +139,6 @@ class Letter:
 
 
 def as_records(letters: Sequence[Letter]) -> pa.RecordBatch:
-    """The records that the letters are written as."""
     columns = [
         pa.array([letter.key for letter in letters], pa.large_binary()),
         pa.array([letter.value for letter in letters], pa.large_binary()),

@@ -206,7 +206,6 @@ class RoundTask:
             self._send(number, exchange, self._writable(others, exchange))
 
     def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
-        """Routes changes to the state partitions of a later round."""
         for pid, blob in self._routed(changes, exchange):
             block = (exchange.to_round, number, self.sender, self._sequence, blob)
             self._outbox.setdefault(pid, []).append(block)

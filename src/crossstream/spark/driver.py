@@ -153,7 +153,6 @@ class Engine:
 
     @property
     def _checkpoint(self) -> Path:
-        """The folder of Spark's checkpoint of the DataFrame sources."""
         return self.state.here / "frames"
 
     def _rescale(self, force: bool = False) -> None:
@@ -169,7 +168,6 @@ class Engine:
         self.retirement.add(done.commit.id, done.retired)
 
     def _measure(self) -> None:
-        """Reads what the state holds."""
         self._account.state, self._account.due = measure(self.state, self._last.versions, self.plan.timers)
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
@@ -181,7 +179,6 @@ class Engine:
 
     @property
     def partitions(self) -> int:
-        """Of the state."""
         return self._last.partitions
 
     @property

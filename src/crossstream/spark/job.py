@@ -172,7 +172,6 @@ class SparkRounds:
         return self._collected(self._alone, batch)
 
     def _collected(self, blocks: RDD[Outgoing], batch: Batch, what: str = "") -> tuple[Report, Sent]:
-        """Runs a job that ends in these blocks."""
         application = self.job.application_id
         with kept_properties(self.context):
             self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())

@@ -83,7 +83,6 @@ class Account:
         return any(0 < due <= now for due in self.due.values())
 
     def rows(self) -> dict[str, int]:
-        """Rows held by each store."""
         return self._by_store(0)
 
     def progress(
@@ -176,7 +175,6 @@ class Application(Protocol):
 
 
 def html_of(app: Application) -> str:
-    """The application at this moment."""
     last, running = app.progress, app.running
     facts = [app.status]
     if last.batch >= 0:

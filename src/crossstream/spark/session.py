@@ -30,7 +30,6 @@ _REPORTED_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.s
 
 
 def has_session() -> bool:
-    """Whether there is a session already."""
     return SparkContext._active_spark_context is not None
 
 

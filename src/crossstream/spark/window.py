@@ -131,7 +131,6 @@ class Window:
 
     @property
     def ui_address(self) -> str | None:
-        """The address of the page."""
         return None if self._page is None else self._page.address
 
     @property

@@ -133,7 +133,6 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
 
 
 def opened(job: Job) -> Held:
-    """What a worker keeps for a job, new."""
     return Held(job, FolderStores(job.state_dir))
 
 
@@ -276,7 +275,6 @@ def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Outgoin
 
 
 def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterator[Block]:
-    """All rounds of one plan."""
 
     def later(number: int, pid: int, blocks: list[Block]) -> Iterator[Outgoing]:
         sent = later_round(held, plan, batch, number, pid, loaded(blocks))
