@@ -101,8 +101,7 @@ class KafkaWriter:
         """
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
-        if topic not in self._fitting:
-            self._fit(topic)
+        self._fit(topic)
         producer = self._connected(topic)
         self._hold(topic, records, partitions)
         self._pass_on(producer, topic, records, partitions)
@@ -151,6 +150,8 @@ class KafkaWriter:
 
         What was written is flushed before, so nothing is written twice. The settings of the user are kept.
         """
+        if topic in self._fitting:
+            return
         check_name(topic)
         is_given = self._sizes.settings().keys() <= self._connection.settings.keys()
         limit = None if is_given else self._limit(topic)

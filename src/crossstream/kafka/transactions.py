@@ -138,8 +138,7 @@ class _Writer(KafkaWriter):
     def fit(self, topics: Iterable[str]) -> None:
         """Before a transaction: opens another producer where a topic takes smaller batches or larger records."""
         for topic in topics:
-            if topic not in self._fitting:
-                self._fit(topic)
+            self._fit(topic)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         self._pass_on(self.open(), topic, records, partitions)

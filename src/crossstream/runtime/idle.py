@@ -31,10 +31,6 @@ class Idling:
     most: int
     deadlines: dict[TopicPartition, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, topology: Graph, most: int) -> Idling:
-        return cls(inputs_of_stream_joins(topology), most)
-
     def holds(self, sources: SourcePlanner, ends: Mapping[TopicPartition, int], now: int) -> bool:
         """Whether the records up to ``ends`` wait for other inputs; ``now``: what the clock shows, in ms."""
         if not self.inputs or sources.bootstrapping:

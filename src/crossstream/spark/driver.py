@@ -21,7 +21,7 @@ from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
-from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
+from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import measure
 from crossstream.runtime.task import Sent
@@ -97,7 +97,7 @@ class Engine:
         self._repeat: BatchEntry | None = None
         self._rounds: SparkRounds | None = None
         self._listener = Listener(config.idle_after_ms, 0)
-        self._idling = Idling.of(topology, config.max_task_idle_ms)
+        self._idling = Idling(inputs_of_stream_joins(topology), config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
         self.running: Running | None = None

@@ -124,14 +124,15 @@ class Uri:
         return said
 
 
+def unopened(place: str, reason: str | None, step: str) -> StateError:
+    """The error for a place of state that cannot be opened; ``place`` and ``reason`` may be shown."""
+    what = f"the place of the state cannot be opened: {reason}"
+    return StateError(what, code="CS-723", where={"folder": place}, next=step)
+
+
 def refused(uri: Uri, error: object) -> StateError:
-    """The error for a place of state that cannot be opened."""
-    return StateError(
-        f"the place of the state cannot be opened: {uri.hidden(error)}",
-        code="CS-723",
-        where={"folder": str(uri)},
-        next="check that the bucket exists, the credentials and their rights, region and endpoint",
-    )
+    step = "check that the bucket exists, the credentials and their rights, region and endpoint"
+    return unopened(str(uri), uri.hidden(error), step)
 
 
 def shown(place: str | os.PathLike[str]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +114,10 @@ class _Copy:
         for _ in range(ATTEMPTS):
             commit = read.newest()
             try:
-                used = set(in_threads(lambda one: self._version(*one), _versions(commit)))
+                versions = [
+                    (store, *one) for store, names in commit.versions.items() for one in names.items()
+                ]
+                used = set(in_threads(lambda one: self._version(*one), versions))
             except (StateError, FileNotFoundError):
                 if read.newest().id == commit.id:
                     raise
@@ -178,8 +180,3 @@ class _Copy:
         except OSError:
             return False
         return True
-
-
-def _versions(commit: Commit) -> Iterator[tuple[str, int, str]]:
-    for store, names in commit.versions.items():
-        yield from ((store, partition, name) for partition, name in names.items())

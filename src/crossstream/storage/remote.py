@@ -45,7 +45,7 @@ class RemoteRoot:
         self._uri = Uri(uri)
         self.bucket = Bucket(self._uri)
         self.here = cache_directory() / "state" / self._uri.key
-        self._cache = Cache(self.here) if cached else None
+        self.cache = Cache(self.here) if cached else None
         self._putting = Background("crossstream puts")
         self._discarding = Background("crossstream discards", 1)
 
@@ -74,7 +74,7 @@ class RemoteRoot:
             raise
 
     def storage(self, folder: str) -> RemoteFolder:
-        return RemoteFolder(self, folder, self._cache)
+        return RemoteFolder(self, folder)
 
     def settled(self) -> None:
         self._putting.finish()
@@ -98,9 +98,9 @@ class RemoteRoot:
 
     def delete(self, *names: str) -> None:
         self.bucket.delete(names)
-        if self._cache is not None:
+        if self.cache is not None:
             for name in names:
-                self._cache.drop(name)
+                self.cache.drop(name)
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
         """In the background, because no batch waits for it; the next call waits for the last one."""
@@ -123,11 +123,11 @@ class RemoteRoot:
 
     def tidy(self) -> None:
         """Drops the copies of files that other machines deleted, every ten minutes."""
-        if self._cache is None or not self._cache.is_due():
+        if self.cache is None or not self.cache.is_due():
             return
         listed = time.time()
         try:
-            self._cache.keep(frozenset(self.bucket.below("stores")), listed)
+            self.cache.keep(frozenset(self.bucket.below("stores")), listed)
         except StateError as error:
             _log.warning("copies of deleted files stay on this machine: %s", error.what)
 
@@ -145,12 +145,11 @@ class RemoteFolder:
 
     root: RemoteRoot
     folder: str
-    cache: Cache | None
 
     def write(self, name: str, data: Written) -> None:
         """Keeps a copy, because its writer most likely reads it next, and puts the file in the background."""
-        path, data = f"{self.folder}/{name}", whole(data)
-        if self.cache is not None and self.cache.put(path, data):
+        path, data, cache = f"{self.folder}/{name}", whole(data), self.root.cache
+        if cache is not None and cache.put(path, data):
             self.root.put(path, data)
             self.root.tidy()
         else:
@@ -158,16 +157,16 @@ class RemoteFolder:
 
     def read(self, name: str, *, original: bool = False) -> pa.Buffer:
         """A copy, if there is one or can be made, because other processes share that."""
-        path = f"{self.folder}/{name}"
-        if not original and self.cache is not None and (found := self.cache.get(path)) is not None:
+        path, cache = f"{self.folder}/{name}", self.root.cache
+        if not original and cache is not None and (found := cache.get(path)) is not None:
             return found
         self.root.settled()
         data = self.root.bucket.get(path)
-        if self.cache is None:
+        if cache is None:
             return data
-        self.cache.put(path, data)
+        cache.put(path, data)
         self.root.tidy()
-        copy = self.cache.get(path)
+        copy = cache.get(path)
         return data if copy is None or copy.size != data.size else copy
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from crossstream.errors import StateError
-from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown
+from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown, unopened
 from crossstream.storage.files import (
     LOCK,
     PRIVATE,
@@ -29,11 +29,6 @@ from crossstream.storage.files import (
 )
 from crossstream.storage.lease import Lease
 from crossstream.storage.remote import RemoteRoot
-
-
-def _unopened(place: str, reason: str | None, step: str) -> StateError:
-    what = f"the place of the state cannot be opened: {reason}"
-    return StateError(what, code="CS-723", where={"folder": place}, next=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ class LocalRoot:
                 opened.pop_all()
         except OSError as error:
             why = "a file is there, and no folder" if self.path.is_file() else error.strerror
-            raise _unopened(str(self.path), why, "give a state_dir that can be made and written") from error
+            raise unopened(str(self.path), why, "give a state_dir that can be made and written") from error
         return FileLock(handle)
 
     def _take(self, handle: IO[bytes]) -> None:
@@ -193,7 +188,7 @@ def root_of(place: Place, *, cached: bool = True) -> StateRoot:
         path = Path(place)
     except TypeError:
         step = "name a folder to which you have the rights, as a path or URI"
-        raise _unopened(repr(place), "it is neither a path nor a URI", step) from None
+        raise unopened(repr(place), "it is neither a path nor a URI", step) from None
     text, scheme = str(place), scheme_of(place)
     if scheme is None:
         return LocalRoot(path)
