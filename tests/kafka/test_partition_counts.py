@@ -15,7 +15,7 @@ from crossstream.kafka import producer as partition_counts
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
-from crossstream.spark.worker import WorkerOutput
+from crossstream.spark.worker import Held, WorkerOutput
 from crossstream.topics import TopicPartition
 from tests.kafka.fixtures import frozen, guarded, new_topic, numbered
 
@@ -79,7 +79,7 @@ def test_a_topic_that_is_missing_or_cannot_be(
 ) -> None:
     """So a partitioner is not asked; a worker passes the error on."""
     monkeypatch.setattr(partition_counts, "SETTLE_SECONDS", 0.5)
-    held = SimpleNamespace(job=SimpleNamespace(connection=broker), writer=None)
+    held = Held(SimpleNamespace(connection=broker), None)  # type: ignore[arg-type]
     output = WorkerOutput(held, None, 0, 0)  # type: ignore[arg-type]
     with pytest.raises(SinkError) as caught:
         output.partition_count(topic)

@@ -101,14 +101,24 @@ class Held:
         if connection is None or is_staged:
             return
         if any(isinstance(step, SinkStep) for step in self.job.plan.steps):
-            self.writer = connection.writer()
-            self.writer.open()
+            self.producer().open()
 
     def input(self) -> Input:
         if self.reader is None:
             assert self.job.connection is not None
             self.reader = self.job.connection.reader()
         return TopicInput(self.reader)
+
+    def producer(self) -> Any:
+        if self.writer is None:
+            assert self.job.connection is not None
+            self.writer = self.job.connection.writer()
+        return self.writer
+
+    def close(self) -> None:
+        for client in (self.reader, self.writer):
+            if client is not None:
+                client.close()
 
 
 _held: dict[str, Held] = {}
@@ -124,7 +134,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
     """What this worker keeps for a run; made when the first task of it comes."""
     if run_id not in _held:
         while len(_held) >= _LIMIT:
-            _close(_held.pop(next(iter(_held))))
+            _held.pop(next(iter(_held))).close()
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
         _held[run_id].connect()
@@ -134,12 +144,6 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
 
 def opened(job: Job) -> Held:
     return Held(job, FolderStores(job.state_dir))
-
-
-def _close(held: Held) -> None:
-    for client in (held.reader, held.writer):
-        if client is not None:
-            client.close()
 
 
 @dataclass(slots=True)
@@ -155,8 +159,9 @@ class WorkerOutput:
     used: bool = False
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        self.used = True
-        self._writer().write(topic, records, partitions)
+        self.used, staging = True, self._staging()
+        writer = self.held.producer() if staging is None else staging
+        writer.write(topic, records, partitions)
 
     def partition_count(self, topic: str) -> int:
         return int(self._knowing().partition_count(topic))
@@ -173,18 +178,7 @@ class WorkerOutput:
     def _knowing(self) -> Any:
         """What knows the topics: Kafka's producer does, also where records are staged."""
         staging = self._staging()
-        return staging if hasattr(staging, "partition_count") else self._producer()
-
-    def _writer(self) -> Any:
-        staging = self._staging()
-        return self._producer() if staging is None else staging
-
-    def _producer(self) -> Any:
-        connection = self.held.job.connection
-        assert connection is not None
-        if self.held.writer is None:
-            self.held.writer = connection.writer()
-        return self.held.writer
+        return staging if hasattr(staging, "partition_count") else self.held.producer()
 
     def _staging(self) -> Any:
         """What keeps records in files until the driver publishes the batch; None: they go to Kafka at once."""
