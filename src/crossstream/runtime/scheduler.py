@@ -57,9 +57,15 @@ class SourcePlanner:
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
     _lost_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    _sources: list[Source] = field(init=False)
+    _globals: list[Source] = field(init=False)
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
+        sources = [node for node in self.topology if isinstance(node, Source)]
+        # Tables before streams: in this order records of one time are taken.
+        self._sources = sorted(sources, key=lambda node: node.shape == "stream")
+        self._globals = [node for node in sources if node.shape == "global"]
         if self.log is not None:
             self._cutter = Cutter(self.times or self.log)
 
@@ -76,7 +82,7 @@ class SourcePlanner:
         """
         topics = {} if self.log is None else self.log.topics()
         readers: dict[str, list[Source]] = {}
-        for node in self._sources():
+        for node in self._sources:
             found = self._topics_of(node, topics)
             self._partitions[node.name] = all_partitions(found, topics)
             for topic in found:
@@ -85,7 +91,7 @@ class SourcePlanner:
             check_matched_once(topic, nodes)
         self._take_over()
         self._identify()
-        for node in self._sources():
+        for node in self._sources:
             self._begin(node)
         self.started = True
 
@@ -121,7 +127,7 @@ class SourcePlanner:
         Its position stays, and its id: it may only be away, and if it is recreated that is seen.
         """
         topic = error.where.get("topic")
-        for node in self._sources() if error.code == "CS-602" else ():
+        for node in self._sources if error.code == "CS-602" else ():
             left = [tp for tp in self._partitions[node.name] if tp.topic != topic]
             if node.pattern is not None and len(left) < len(self._partitions[node.name]):
                 logger.warning("the topic %r is gone: %s continues without it", topic, node.name)
@@ -131,7 +137,7 @@ class SourcePlanner:
 
     def await_globals(self) -> None:
         """Notes where the topics of global tables end now: up to there they are read before anything else."""
-        wanted = sorted({tp for node in self._globals() for tp in self._partitions[node.name]})
+        wanted = sorted({tp for node in self._globals for tp in self._partitions[node.name]})
         self._awaited = dict(self._log.end_offsets(wanted)) if wanted else {}
 
     @property
@@ -150,7 +156,7 @@ class SourcePlanner:
         else:
             if (rewound := self._rewound(ends)) is not None:
                 raise rewound
-            spans = self._spans(self._sources(), ends)
+            spans = self._spans(self._sources, ends)
             limited = spans if most is None or not spans else self._cutter.cut(spans, most)
         return tuple(
             SourceRange(*span, rank_of(self.topology[span[0]].shape, position))
@@ -168,7 +174,7 @@ class SourcePlanner:
         }
 
     def _missing(self) -> list[Span]:
-        return self._spans(self._globals(), self._awaited) if self._awaited else []
+        return self._spans(self._globals, self._awaited) if self._awaited else []
 
     def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[Span]:
         """From the position of each partition to its end, where there is anything between."""
@@ -181,7 +187,7 @@ class SourcePlanner:
 
     def _rewound(self, ends: Mapping[TopicPartition, int]) -> SourceError | None:
         """The error of a partition that ends before what was read of it."""
-        read = ((node.name, tp) for node in self._sources() for tp in self._partitions[node.name])
+        read = ((node.name, tp) for node in self._sources for tp in self._partitions[node.name])
         for node, tp in read:
             start = self.positions[node][tp.topic][tp.partition]
             if ends.get(tp, start) < start:
@@ -203,7 +209,7 @@ class SourcePlanner:
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Records between the positions and ``ends``."""
-        return sum(self.waiting([node.name for node in self._sources()], ends).values())
+        return sum(self.waiting([node.name for node in self._sources], ends).values())
 
     def consumed(self) -> dict[TopicPartition, int]:
         """The position of every topic partition that is read, for the consumer group."""
@@ -267,17 +273,9 @@ class SourcePlanner:
         self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
         self.await_globals()  # up to where they end now, not where they ended
 
-    def _sources(self) -> list[Source]:
-        """Tables before streams: in this order records of one time are taken."""
-        sources = [node for node in self.topology if isinstance(node, Source)]
-        return sorted(sources, key=lambda node: node.shape == "stream")
-
-    def _globals(self) -> list[Source]:
-        return [node for node in self._sources() if node.shape == "global"]
-
     def topic_names(self, topics: Mapping[str, int]) -> list[str]:
         """The topics that any source reads."""
-        return sorted({topic for node in self._sources() for topic in self._topics_of(node, topics)})
+        return sorted({topic for node in self._sources for topic in self._topics_of(node, topics)})
 
     def _topics_of(self, node: Source, topics: Mapping[str, int]) -> list[str]:
         if node.pattern is not None:
