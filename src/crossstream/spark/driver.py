@@ -73,6 +73,7 @@ class Engine:
         self.config = config
         self.state = root_of(state)
         self.topology = topology
+        self.progress = Progress()
         self.log = BatchLog(self.state, config.durable)
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
@@ -409,16 +410,16 @@ class Engine:
             self.sources.skipped = 0
         self._account.add(report)
         lag = self.sources.lag(ends)
-        progress = self._account.progress(entry.id, report, phases, seconds, lag)
+        self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
         _story.debug(
             "%s: batch %d committed: %d records in %.3f s, %d waiting",
             self.config.application_id,
             entry.id,
-            progress.rows,
+            self.progress.rows,
             seconds,
             lag,
         )
-        self._on_progress(progress)
+        self._on_progress(self.progress)
 
     def finish(self) -> None:
         """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""
