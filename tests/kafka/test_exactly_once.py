@@ -21,6 +21,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
 from crossstream.kafka import KafkaConnection, transactions
+from crossstream.kafka import producer as producers
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.client import open_producer
 from crossstream.kafka.consumer import KafkaReader
@@ -168,7 +169,7 @@ def test_another_producer_takes_over_from_one_that_gets_no_answer(
         opened.append(Silent(producer, call if not opened else "", late))
         return opened[-1]
 
-    monkeypatch.setattr(transactions, "open_producer", opening)
+    monkeypatch.setattr(producers, "open_producer", opening)
     world.append("a")
     world.run()
     assert len(opened) == 2

@@ -90,7 +90,9 @@ class KafkaWriter:
 
     def _opened(self, transaction: Mapping[str, object] = MappingProxyType({})) -> Producer:
         self._failures, self._complaints = [], Complaints()
-        return open_producer(self._connection, self._complaints, self._undelivered, self._sizes, transaction)
+        return open_producer(
+            self._connection, self._complaints, self._undelivered, self._sizes, transaction=transaction
+        )
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
