@@ -164,7 +164,7 @@ def test_another_producer_takes_over_from_one_that_gets_no_answer(
 
     def opening(*arguments: Any, **settings: Any) -> Any:
         producer = open_producer(*arguments, **settings)
-        if "transaction" not in settings:
+        if not settings["transaction"]:
             return producer
         opened.append(Silent(producer, call if not opened else "", late))
         return opened[-1]
