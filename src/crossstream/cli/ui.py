@@ -14,7 +14,8 @@ from crossstream.cli.query import state_root
 from crossstream.cli.recompute import inputs_of
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
-from crossstream.recompute.why import Why, why
+from crossstream.recompute.reason import Why
+from crossstream.recompute.why import why
 from crossstream.storage.root import StateRoot
 from crossstream.ui.drawing import drawing_of
 from crossstream.ui.server import Page

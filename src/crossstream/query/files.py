@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
-from crossstream.query.by_time import ByTime
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, reader_of
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
@@ -59,12 +58,10 @@ def open_store(
     root = root_of(state_dir)
     application = application_of(root)
     _check_there(application, name, root)
-    readable = application.readers[name]
-    store = _definition(readable, name, serdes or {}, root)
+    store = _definition(application, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
-    by_time, hashed = ByTime.of(store.layout, store.window_size), store.name not in application.anywhere
-    return StoreReader(name, store.key, store.value, committed, store.history, hashed=hashed, by_time=by_time)
+    return reader_of(store, committed)
 
 
 def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
@@ -96,7 +93,8 @@ def store_names(state_dir: Place) -> list[str]:
     return [] if application is None else sorted(application.readers)
 
 
-def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+def _definition(application: Application, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+    readable = application.readers[name]
     place = {"store": name, "folder": str(root)}
     layout = layout_of(readable.kind)
     if layout is None:
@@ -127,6 +125,7 @@ def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root:
         value=value,
         public=name,
         history=readable.history,
+        anywhere=readable.store in application.anywhere,
         window_size=readable.window_size,
     )
 
@@ -139,6 +138,26 @@ def _check_there(application: Application, name: str, root: StateRoot) -> None:
             where={"folder": str(root)},
             next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
         )
+
+
+def commit_of(log: BatchLog, as_of: int | None) -> Commit:
+    """The commit of a batch; None: the newest one. Raises `StateError` CS-713 if there is none."""
+    if as_of is not None:
+        _check_kept(log, as_of)
+        return log.commit(as_of)
+    newest = log.last_commit()
+    return Commit(-1, application_of(log.root).partitions) if newest is None else newest
+
+
+def _check_kept(log: BatchLog, batch: int) -> None:
+    kept = log.commits()
+    if isinstance(batch, bool) or batch not in kept:
+        raise StateError(
+            f"batch {batch!r} is not kept",
+            code="CS-713",
+            where={"folder": str(log.root)},
+            next=f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet",
+        ) from None
 
 
 class _Committed:
@@ -164,13 +183,13 @@ class _Committed:
                 if isinstance(error, StateError) and error.code == AWAY:
                     raise
                 if self._as_of is not None:
-                    self._check_kept(self._as_of)
+                    _check_kept(self._log, self._as_of)
                 if self._as_of is not None or attempt == 4:
                     raise
         raise AssertionError("unreachable")
 
     def _read(self) -> Sequence[Version]:
-        commit = self._commit()
+        commit = commit_of(self._log, self._as_of)
         names = commit.versions.get(self._store.name, {})
         # Manifests have names that are never used again; batches of state that begins again have their old numbers.
         wanted, last = (commit.partitions, names), self._last
@@ -180,25 +199,6 @@ class _Committed:
         versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)]
         self._last = wanted, versions  # at once: other threads may read, too
         return versions
-
-    def _commit(self) -> Commit:
-        if self._as_of is not None:
-            self._check_kept(self._as_of)
-            return self._log.commit(self._as_of)
-        newest = self._log.last_commit()
-        return Commit(-1, application_of(self._log.root).partitions) if newest is None else newest
-
-    def _check_kept(self, batch: int) -> None:
-        kept = self._log.commits()
-        if isinstance(batch, bool) or batch not in kept:
-            raise StateError(
-                f"batch {batch!r} is not kept",
-                code="CS-713",
-                where={"folder": str(self._log.root)},
-                next=f"kept are batches {kept[0]} to {kept[-1]}"
-                if kept
-                else "no batch has been committed yet",
-            ) from None
 
     def _check_same(self) -> None:
         """The state may have been removed, and another application have begun in its place."""

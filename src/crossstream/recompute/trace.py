@@ -24,8 +24,9 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Picked, Pool, Wanted, collect
-from crossstream.recompute.replay import FromMemory, Replay, Span, Written
+from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.runtime.batch import Settings
+from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.keys import LeftOrRight
@@ -308,11 +309,8 @@ def run_with_taps(
 ) -> Taps:
     """Runs the operators above ``names``, and notes the records and changes that each of them gives."""
     found: dict[str, list[Key]] = {}
-    above = {node.name for node in lineage(topology.nodes, names)}
     made: dict[str, Node] = {}
-    for node in topology:
-        if node.name not in above:
-            continue
+    for node in part_of(topology, names):
         made[node.name] = node
         if node.shape not in ("stream", "table") or isinstance(node, graph.GroupTable | graph.Split):
             continue
@@ -337,9 +335,9 @@ def _noting(rows: list[Key]) -> Callable[[Any, Any], None]:
     return note
 
 
-def part_of(topology: Graph, name: str) -> Topology:
-    """The operators that make one, and itself."""
-    above = {node.name for node in lineage(topology.nodes, [name])}
+def part_of(topology: Graph, names: Iterable[str]) -> Topology:
+    """The operators of these names, and those that make them."""
+    above = {node.name for node in lineage(topology.nodes, names)}
     nodes = {node.name: node for node in topology if node.name in above}
     return Topology(nodes, topology.frames)
 

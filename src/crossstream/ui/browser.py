@@ -9,7 +9,7 @@ from typing import Any, Literal
 from crossstream.errors import ConfigError
 from crossstream.query.store import StoreReader
 from crossstream.query.text import parse_key, to_plain
-from crossstream.recompute.why import Why
+from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
 

@@ -14,7 +14,7 @@ from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
 from crossstream.query.store import StoreReader
-from crossstream.recompute.why import Why
+from crossstream.recompute.reason import Why
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import LocalRoot, StateRoot
 from crossstream.ui.browser import Explain
