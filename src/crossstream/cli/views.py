@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from crossstream.metrics.observation import Running
+    from crossstream.metrics.observation import Progress, Running
     from crossstream.spark import SparkStreams
-    from crossstream.spark.progress import Progress
 
 WINDOW_SECONDS = 10.0
 """Rows per second are an average over this time."""
