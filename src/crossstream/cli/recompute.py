@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crossstream.cli.arguments import kafka_settings, of_option, refuse_without, wrong_usage
-from crossstream.cli.console import say, show_table
+from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.loading import Loaded, load
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
@@ -51,9 +51,9 @@ def verify(arguments: Namespace) -> int:
     rows = sum(store.rows for store in found.stores)
     unknown = sum(store.unverifiable for store in found.stores)
     say(
-        f"batch {found.batch}: {_count(found.records, 'record')} read, {_count(rows, 'row')} compared in "
+        f"batch {found.batch}: {counted(found.records, 'record')} read, {counted(rows, 'row')} compared in "
         f"{time.monotonic() - started:.1f} s: {_differ(found.different)}"
-        + (f", {_count(unknown, 'row')} cannot be verified" if unknown else "")
+        + (f", {counted(unknown, 'row')} cannot be verified" if unknown else "")
     )
     return 1 if found.different else 0
 
@@ -76,8 +76,8 @@ def shadow(arguments: Namespace) -> int:
     _show(found.found, arguments, found.against, "ours")
     kind = "the last record of each key" if found.as_table else "all records of each key"
     say(
-        f"{found.against} ({_count(found.their_records, 'record')}) and {found.topic} "
-        f"({_count(found.our_records, 'record')}), {kind}: {_count(found.found.rows, 'row')} compared in "
+        f"{found.against} ({counted(found.their_records, 'record')}) and {found.topic} "
+        f"({counted(found.our_records, 'record')}), {kind}: {counted(found.found.rows, 'row')} compared in "
         f"{time.monotonic() - started:.1f} s: {_differ(found.found.different)}"
     )
     return 1 if found.found.different else 0
@@ -197,7 +197,7 @@ def _show(compared: Compared, arguments: Namespace, theirs: str, ours: str) -> N
         show_table(head, cells)
     different = compared.different + compared.unverifiable
     if different > len(rows):
-        say(f"{compared.name}: {_count(different - len(rows), 'more row')} that differ")
+        say(f"{compared.name}: {counted(different - len(rows), 'more row')} that differ")
     if different:
         for note in compared.notes:
             say(f"note: {compared.name}: {note}")
@@ -216,8 +216,4 @@ def _cell(value: Any) -> str:
 
 
 def _differ(rows: int) -> str:
-    return "all are the same" if rows == 0 else f"{_count(rows, 'row')} differ{'s' if rows == 1 else ''}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return "all are the same" if rows == 0 else f"{counted(rows, 'row')} differ{'s' if rows == 1 else ''}"

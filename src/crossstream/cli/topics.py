@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crossstream import serdes
 from crossstream.cli.arguments import WINDOWED, duration, kafka_settings, of_option, wrong_usage
-from crossstream.cli.console import say, show_table
+from crossstream.cli.console import counted, say, show_table
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
@@ -58,7 +58,7 @@ def write(arguments: Namespace) -> int:
     finally:
         writer.close()
         log.close()
-        say(f"{written:,} record{'' if written == 1 else 's'} written to {arguments.topic}")
+        say(f"{counted(written, 'record')} written to {arguments.topic}")
     return 0
 
 
