@@ -127,6 +127,25 @@ def add_kafka(parser: Any) -> None:
     add_assignments(parser, "--kafka", more)
 
 
+def add_assignments(parser: Any, name: str, help: str) -> None:
+    parser.add_argument(name, action="append", type=assignment, default=[], metavar="NAME=VALUE", help=help)
+
+
+WRONG_USAGE = "CS-281"
+"""An error with this code exits with 2, as argparse does."""
+
+
+def wrong_usage(what: str, next: str) -> ConfigError:
+    return ConfigError(what, code=WRONG_USAGE, next=next)
+
+
+def refuse_without(needed: str, next: str, arguments: Namespace, *names: str) -> None:
+    """Raises `ConfigError` CS-281 for an option that means something with ``needed`` only."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise wrong_usage(f"--{name.replace('_', '-')} works with {needed} only", next)
+
+
 def kafka_settings(arguments: Namespace) -> dict[str, str]:
     """The settings of the file of ``--kafka-config``; those of ``--kafka`` override them.
 
@@ -155,25 +174,6 @@ def _settings_of(file: str) -> dict[str, str]:
             raise wrong_usage(f"line {number} of {file} is not a setting", next)
         settings[name.strip()] = value.strip()
     return settings
-
-
-def add_assignments(parser: Any, name: str, help: str) -> None:
-    parser.add_argument(name, action="append", type=assignment, default=[], metavar="NAME=VALUE", help=help)
-
-
-WRONG_USAGE = "CS-281"
-"""An error with this code exits with 2, as argparse does."""
-
-
-def wrong_usage(what: str, next: str) -> ConfigError:
-    return ConfigError(what, code=WRONG_USAGE, next=next)
-
-
-def refuse_without(needed: str, next: str, arguments: Namespace, *names: str) -> None:
-    """Raises `ConfigError` CS-281 for an option that means something with ``needed`` only."""
-    for name in names:
-        if getattr(arguments, name) is not None:
-            raise wrong_usage(f"--{name.replace('_', '-')} works with {needed} only", next)
 
 
 def of_option(error: ConfigError) -> ConfigError:
@@ -358,7 +358,7 @@ def _run(commands: Commands) -> None:
 
 def _describe(commands: Commands) -> None:
     help = "show the topology that a Python file builds"
-    parser = _command(commands, "describe", help, runs="loading:describe")
+    parser = _command(commands, "describe", help, runs="plan:describe")
     parser.add_argument("file", metavar=FILE)
     form = parser.add_mutually_exclusive_group()
     for name, help in (

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from crossstream.cli.arguments import kafka_settings, of_option, refuse_without, wrong_usage
+from crossstream.cli.arguments import refuse_without, wrong_usage
 from crossstream.cli.console import counted, say, show_table
-from crossstream.cli.loading import Loaded, load
+from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, StateError
+from crossstream.errors import StateError
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
@@ -63,7 +61,7 @@ def shadow(arguments: Namespace) -> int:
     loaded, started = load(arguments.file), time.monotonic()
     connection, settings = inputs_of(loaded, arguments)
     if connection is None:
-        raise _no_topics(loaded.file)
+        raise no_topics(loaded.file)
     chosen = getattr(arguments, "as")
     found = compare_topics(
         plan_topology(loaded.topology),
@@ -155,30 +153,11 @@ def _window(store: StoreReader, key: Any, start: int) -> Windowed:
 
 def inputs_of(loaded: Loaded, arguments: Namespace) -> tuple[TopicConnection | None, Settings]:
     """Where the topics are, and what is done with bad records: of the file's ``config``, and of the options."""
-    try:
-        config = loaded.config or StreamsConfig(application_id="recompute")
-        kafka = kafka_settings(arguments)
-        if arguments.topics_dir is not None:
-            config = replace(config, topics_dir=arguments.topics_dir, bootstrap_servers=None, kafka={})
-        elif arguments.bootstrap_servers is not None:
-            config = replace(config, bootstrap_servers=arguments.bootstrap_servers, topics_dir=None)
-        if kafka:
-            config = replace(config, kafka={**config.kafka, **kafka})
-    except ConfigError as error:
-        raise of_option(error) from None
+    config = with_topics_of(loaded.config or StreamsConfig(application_id="recompute"), arguments)
     connection = connection_of(config)
     if connection is None and any(getattr(node, "topics", ()) for node in loaded.topology):
-        raise _no_topics(loaded.file)
+        raise no_topics(loaded.file)
     return connection, settings_of(config)
-
-
-def _no_topics(file: Path) -> ConfigError:
-    return ConfigError(
-        "the application reads topics, but no option or setting says where they are",
-        code="CS-203",
-        where={"file": file},
-        next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
-    )
 
 
 def _show(compared: Compared, arguments: Namespace, theirs: str, ours: str) -> None:
