@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crossstream.cli.arguments import refuse_without
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load, settled
+from crossstream.cli.options import refuse_without
 from crossstream.cli.query import state_root
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph.nodes import FrameSource, Graph, Source

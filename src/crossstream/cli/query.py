@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from crossstream import serdes
-from crossstream.cli.arguments import refuse_without, wrong_usage
 from crossstream.cli.console import say, show_table
+from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 from crossstream.query.text import parse_key, to_json, to_plain

@@ -7,9 +7,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from crossstream.cli.arguments import refuse_without, wrong_usage
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
+from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
 from crossstream.errors import StateError

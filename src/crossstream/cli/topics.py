@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.cli.arguments import WINDOWED, duration, kafka_settings, of_option, wrong_usage
 from crossstream.cli.console import counted, say, show_table
+from crossstream.cli.options import WINDOWED, duration, kafka_settings, of_option, wrong_usage
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
