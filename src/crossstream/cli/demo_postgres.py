@@ -20,8 +20,7 @@ from crossstream.cli.console import SparkOutput, aligned, own_stdout, shortest
 from crossstream.cli.demo import DemoFolder, DemoView, cell_of, command, compared, on_spark
 from crossstream.cli.loading import load
 from crossstream.demo import cdc
-from crossstream.demo.cdc import Parts
-from crossstream.demo.postgres import Postgres
+from crossstream.demo.cdc import Parts, Postgres
 from crossstream.kafka import KafkaConnection
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicPartition

@@ -20,7 +20,7 @@ from typing import Literal
 
 from crossstream.cli.console import show_table
 from crossstream.errors import CrossStreamError, type_and_text
-from crossstream.java import INSTALL, JAVA_VERSION, java_command, java_version, no_java
+from crossstream.machine import INSTALL, JAVA_VERSION, java_command, java_version, no_java
 from crossstream.storage.bucket import shown
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of

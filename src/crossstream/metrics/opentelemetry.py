@@ -7,7 +7,7 @@ process has one set of them, which reports the applications that run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -84,10 +84,7 @@ class _Instruments:
             name = metric.opentelemetry + (f".{metric.unit}" if metric.name == "state" else "")
             make(name, [partial(self._measured, metric)], metric.ucum, metric.help)
 
-    def _measured(self, metric: Metric, options: CallbackOptions) -> Iterable[Measured]:
-        return list(self._samples(metric))
-
-    def _samples(self, metric: Metric) -> Iterator[Measured]:
+    def _measured(self, metric: Metric, options: CallbackOptions) -> Iterator[Measured]:
         from opentelemetry.metrics import Observation as Measured
 
         for one in list(self.applications):

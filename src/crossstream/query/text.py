@@ -8,13 +8,16 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
+from crossstream.query.store import StoreReader
 from crossstream.serdes import Serde
 from crossstream.serdes.avro_serde import Avro, ConfluentAvro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
@@ -69,6 +72,24 @@ def from_plain(serde: Serde, value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError(f"write a UUID as text, not as {to_json(value)}")
     return UUID(value)
+
+
+def rows_of_key(store: StoreReader, key: Any, time: int | datetime | None = None) -> list[tuple[Any, Any]]:
+    """The row of a key, of a versioned store at a time; or its records, windows or sessions."""
+    if store.by_time is not None:
+        found = store.fetch(key)
+        places = store.by_time.places(found)
+        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
+    value = store.get(key, time)
+    return [] if value is None else [(key, value)]
+
+
+def rows_of(store: StoreReader, operation: str, texts: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    """All rows, or a ``range`` or ``prefix`` of the keys that the texts mean; an empty text is no limit."""
+    keys = [parse_key(store.key, text) if text else None for text in texts]
+    if operation == "range":
+        return store.range(*keys)
+    return store.prefix(keys[0]) if operation == "prefix" and keys[0] is not None else store.all()
 
 
 def parse_key(serde: Serde | None, text: str) -> Any:

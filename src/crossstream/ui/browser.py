@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 from crossstream.errors import ConfigError
 from crossstream.query.store import StoreReader
-from crossstream.query.text import parse_key, to_plain
+from crossstream.query.text import parse_key, rows_of, rows_of_key, to_plain
 from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
@@ -24,8 +24,6 @@ Open = Callable[[str, int | None], StoreReader]
 Explain = Callable[[str, Any, "int | None"], Why]
 """Finds the records that made a row: store, key, and the batch, None for the newest."""
 
-Operation = Literal["get", "range", "prefix", "all"]
-
 
 def rows(store: StoreReader, operation: str, first: str, last: str, most: int) -> dict[str, Any]:
     """Rows as plain data, and whether there are more. ``most``: the largest store whose rows are all looked at.
@@ -33,7 +31,7 @@ def rows(store: StoreReader, operation: str, first: str, last: str, most: int) -
     Raises `ConfigError` CS-281 for a key that is not valid, or a store that is too large to be searched.
     """
     if operation == "get":
-        found: Iterable[tuple[Any, Any]] = of_key(store, first)
+        found: Iterable[tuple[Any, Any]] = _of_key(store, first)
     else:
         if (count := store.approximate_count()) > most:
             raise ConfigError(
@@ -41,26 +39,9 @@ def rows(store: StoreReader, operation: str, first: str, last: str, most: int) -
                 code="CS-281",
                 next="ask for a key, or use `crossstream query` or `crossstream ui` on the state folder",
             )
-        keys = [parse_key(store.key, text) if text else None for text in (first, last)]
-        if operation == "range":
-            found = store.range(*keys)
-        elif operation == "prefix" and keys[0] is not None:
-            found = store.prefix(keys[0])
-        else:
-            found = store.all()
+        found = rows_of(store, operation, (first, last))
     shown = list(itertools.islice(found, ROWS + 1))
     return {"rows": [_plain(row) for row in shown[:ROWS]], "more": len(shown) > ROWS}
-
-
-def of_key(store: StoreReader, text: str) -> list[tuple[Any, Any]]:
-    """The row of a key, or its records, windows or sessions."""
-    key = parse_key(store.key, text)
-    if store.by_time is not None:
-        found = store.fetch(key)
-        places = store.by_time.places(found)
-        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
-    value = store.get(key)
-    return [] if value is None else [(key, value)]
 
 
 def changes(open_store: Open, log: BatchLog, name: str, text: str) -> dict[str, Any]:
@@ -69,7 +50,7 @@ def changes(open_store: Open, log: BatchLog, name: str, text: str) -> dict[str, 
     steps: list[dict[str, Any]] = []
     before: list[Any] | None = None
     for batch in kept:
-        present = [_plain(row) for row in of_key(open_store(name, batch), text)]
+        present = [_plain(row) for row in _of_key(open_store(name, batch), text)]
         if present != before:
             steps.append({"batch": batch, "time": log.commit(batch).time, "rows": present})
         before = present
@@ -91,6 +72,10 @@ def _cut(step: dict[str, Any]) -> dict[str, Any]:
     """A step with its first records only, and how many there are."""
     records, inputs = step["records"], [_cut(one) for one in step["inputs"]]
     return {**step, "records": records[:ROWS], "count": len(records), "inputs": inputs}
+
+
+def _of_key(store: StoreReader, text: str) -> list[tuple[Any, Any]]:
+    return rows_of_key(store, parse_key(store.key, text))
 
 
 def _plain(row: tuple[Any, Any]) -> list[Any]:

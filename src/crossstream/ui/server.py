@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossstream.config import needs, not_opened
 from crossstream.errors import CrossStreamError
-from crossstream.metrics.extras import needs, not_opened
 from crossstream.ui import browser
 from crossstream.ui.history import RINGS
 from crossstream.ui.source import Source
