@@ -176,16 +176,12 @@ def joined(postgres: Postgres) -> Table:
 def table_of(parts: Parts) -> Table:
     """The result topic, read from its beginning: the last record of each key."""
     connection = KafkaConnection(parts.broker.bootstrap_servers)
-    log, reader = connection.log(), connection.reader()
     last: dict[bytes, bytes | None] = {}
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
         partition = TopicPartition(RESULT, 0)
         end = log.end_offsets([partition])[partition]
         for records in reader.read(OffsetRange(RESULT, 0, 0, end), 10_000):
             last.update(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
-    finally:
-        reader.close()
-        log.close()
     if not last:  # and so perhaps no schema of it
         return {}
     key = serdes.int64()

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,7 @@ class Parts:
 
     def await_topics(self, *topics: str) -> None:
         """Returns when Connect has made the topics: it does with the first record of each."""
-        log = KafkaConnection(self.broker.bootstrap_servers).log()
-        try:
+        with closing(KafkaConnection(self.broker.bootstrap_servers).log()) as log:
             deadline = time.monotonic() + CAPTURE_SECONDS
             while missing := set(topics) - set(log.topics()):
                 if time.monotonic() > deadline:
@@ -82,8 +81,6 @@ class Parts:
                         next=f"put a row into each table, and look into {self.connect.log_file}",
                     )
                 time.sleep(0.1)
-        finally:
-            log.close()
 
     def failure(self, connector: str) -> str | None:
         """Why a connector failed."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
@@ -18,6 +19,8 @@ from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.manifest import Manifest, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.store import Version
+
+T = TypeVar("T")
 
 
 def describe_readers(plan: Plan) -> dict[str, Readable]:
@@ -160,6 +163,18 @@ def _check_kept(log: BatchLog, batch: int) -> None:
         ) from None
 
 
+def of_newest(log: BatchLog, read: Callable[[Commit], T]) -> T:
+    """What ``read`` makes of the newest commit, which may be retired meanwhile: then a newer one is there."""
+    while True:
+        commit = commit_of(log, None)
+        try:
+            return read(commit)
+        except (StateError, FileNotFoundError) as error:
+            is_away = isinstance(error, StateError) and error.code == AWAY
+            if is_away or commit_of(log, None).id == commit.id:
+                raise
+
+
 class _Committed:
     """Gives the versions of a store after the newest commit, or after one that was asked for.
 
@@ -175,21 +190,17 @@ class _Committed:
         self._last: tuple[tuple[int, dict[int, str]], Sequence[Version]] | None = None
 
     def __call__(self) -> Sequence[Version]:
-        for attempt in range(5):
-            try:
-                return self._read()
-            except (StateError, FileNotFoundError) as error:
-                # The batch may have been retired while it was being read: a newer one is there.
-                if isinstance(error, StateError) and error.code == AWAY:
-                    raise
-                if self._as_of is not None:
-                    _check_kept(self._log, self._as_of)
-                if self._as_of is not None or attempt == 4:
-                    raise
-        raise AssertionError("unreachable")
+        as_of = self._as_of
+        if as_of is None:
+            return of_newest(self._log, self._read)
+        try:
+            return self._read(commit_of(self._log, as_of))
+        except (StateError, FileNotFoundError) as error:
+            if not (isinstance(error, StateError) and error.code == AWAY):
+                _check_kept(self._log, as_of)
+            raise
 
-    def _read(self) -> Sequence[Version]:
-        commit = commit_of(self._log, self._as_of)
+    def _read(self, commit: Commit) -> Sequence[Version]:
         names = commit.versions.get(self._store.name, {})
         # Manifests have names that are never used again; batches of state that begins again have their old numbers.
         wanted, last = (commit.partitions, names), self._last
@@ -234,15 +245,12 @@ def inspect_state(state_dir: Place) -> FolderState:
     """
     root = root_of(state_dir)
     log, application = BatchLog(root), application_of(root)
-    while True:
-        commit = log.newest()
-        try:
-            stores = {name: _manifests(root, name, commit) for name in sorted(application.stores)}
-        except StateError:
-            if log.newest().id == commit.id:
-                raise
-            continue  # it was retired while it was read: a newer one is there
+
+    def state(commit: Commit) -> FolderState:
+        stores = {name: _manifests(root, name, commit) for name in sorted(application.stores)}
         return FolderState(application, commit, log.commits(), stores)
+
+    return of_newest(log, state)
 
 
 def _manifests(root: StateRoot, store: str, commit: Commit) -> dict[int, Manifest]:

@@ -7,6 +7,7 @@ computed with one batch, and with another number of state partitions where no op
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,14 +121,11 @@ def verify_results(
         def computed(number: int, batches: Sequence[Sequence[Span]]) -> list[Compared]:
             replay = Replay(plan, number, settings or Settings(), Written(counts))
             if connection is not None:
-                reader = connection.reader()
-                source: Input = FromReader(reader)
-                source = source if sample is None else Sampled(source, sample)
-                try:
+                with closing(connection.reader()) as reader:
+                    source: Input = FromReader(reader)
+                    source = source if sample is None else Sampled(source, sample)
                     for spans in batches:
                         replay.run(spans, source)
-                finally:
-                    reader.close()
             return [_compared(plan, store, there[store.name], replay, lost, sample) for store in stores]
 
         compared = computed(partitions, [found.spans])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,18 +63,14 @@ def why(
             code="CS-203",
             next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
         )
-    log, reader = connection.log(), connection.reader()
-    bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
+        bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
         entries = kept_batches(state_dir, found.commit.id)
         tracer = Tracer(
             plan.topology, found.spans, entries, bounded, found.commit.partitions, settings or Settings()
         )
         return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
-    finally:
-        reader.close()
-        log.close()
 
 
 @dataclass(slots=True)
@@ -168,21 +165,20 @@ class _Search:
     def _explained(
         self, node: Node, pool: Pool, chosen: np.ndarray, value: Any, notes: list[str], *, exact: bool
     ) -> Why:
-        records = self._records(pool, chosen)
-        taps = self._taps(node, pool, chosen)
-        tree = _Tree(self.plan.topology, taps, records)
-        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes, exact=exact)
+        tree = _Tree(self.plan.topology, self._taps(node, pool, chosen), self._records(pool, chosen))
+        return self._why(node, tree, value, notes, exact=exact)
 
     def _why(
         self,
+        node: Node,
+        tree: _Tree,
         value: Any,
-        records: tuple[InputRecord, ...],
-        step: Step,
         notes: list[str],
         *,
         exact: bool = False,
         ended: str | None = None,
     ) -> Why:
+        records, step = tuple(one for _, one in tree.records), tree.step(node.name)
         return Why(
             self.store, self.key, value, self.found.commit.id, records, step, ended, exact, tuple(notes)
         )
@@ -219,16 +215,13 @@ class _Search:
     def _missing(self, node: Node, pool: Pool, notes: list[str]) -> Why:
         records = self._records(pool, np.arange(len(pool))[-SHOWN:])
         tree = _Tree(self.plan.topology, self._taps(node, pool), records, self.tracer)
-        ended = tree.ended(node.name)
-        return self._why(
-            None, tuple(one for _, one in records), tree.step(node.name), notes, ended=ended or _UNLIKE
-        )
+        return self._why(node, tree, None, notes, ended=tree.ended(node.name) or _UNLIKE)
 
     def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
         records = self._records(pool, np.arange(len(pool))[-SHOWN:])
         notes += [_STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
         tree = _Tree(self.plan.topology, Taps({}, Replay(self.plan, 1)), records, self.tracer)
-        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes)
+        return self._why(node, tree, value, notes)
 
 
 _UNLIKE = "the records give another row than the state has: run `crossstream verify`"
@@ -363,7 +356,7 @@ class _Tree:
             return None
         if isinstance(node, graph.Source):
             return self._not_arrived(node)
-        needed = node.parents if self._needs_all(node) else node.parents[:1]
+        needed = node.parents if getattr(node, "kind", "inner") == "inner" else node.parents[:1]
         if isinstance(node, graph.Merge | graph.Aggregate) or getattr(node, "kind", "") == "outer":
             reasons = [self.ended(parent) for parent in node.parents]
             if None not in reasons:
@@ -374,9 +367,6 @@ class _Tree:
             if reason is not None:
                 return self._partner(node, number, reason) if number else reason
         return self._here(node)
-
-    def _needs_all(self, node: Node) -> bool:
-        return getattr(node, "kind", "inner") == "inner"
 
     def _partner(self, node: Node, number: int, reason: str) -> str:
         assert self.tracer is not None
