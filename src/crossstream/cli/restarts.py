@@ -13,11 +13,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 from crossstream.cli.console import say
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TEMPORARY = 75
 """The exit code of a failure that another start may not meet: EX_TEMPFAIL of sysexits.h."""
 HEALTHY_SECONDS = 300.0
@@ -25,6 +27,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before the second restart in a row; each later one waits twice as long. The first comes at once."""
 PARENT = "CROSSSTREAM_RESTARTS"
 """The environment variable by which a process knows the one that starts it again."""
+
+
+@contextmanager
+def on_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """In this block the handler gets the signals to stop."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def is_supervised() -> bool:
@@ -52,12 +65,8 @@ class _Supervisor:
         self._stopped = threading.Event()
 
     def run(self) -> int:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with on_signals(self._stop):
             return self._run()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _run(self) -> int:
         left, pause = self.restarts, 0.0

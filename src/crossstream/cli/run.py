@@ -18,7 +18,7 @@ from typing import Any
 
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load, settled
-from crossstream.cli.restarts import TEMPORARY, is_orphaned
+from crossstream.cli.restarts import SIGNALS, TEMPORARY, is_orphaned
 from crossstream.cli.views import View, make_view
 from crossstream.config import StreamsConfig
 from crossstream.errors import CrossStreamError
@@ -170,7 +170,6 @@ def _title(config: StreamsConfig, app: SparkStreams) -> str:
     return "\n".join([config.application_id, ", ".join(parts), *([", ".join(pages)] if pages else [])])
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ENDED = 130
 """The exit code after a second signal."""
 

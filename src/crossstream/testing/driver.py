@@ -6,9 +6,9 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType, TracebackType
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -22,7 +22,6 @@ from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
-from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, read_as
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of
 from crossstream.query.views import view_of
@@ -33,30 +32,13 @@ from crossstream.serdes.registry import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
-from crossstream.testing.topics import (
-    MemoryInput,
-    MemoryOutput,
-    MemoryTopic,
-    TestInputTopic,
-    TestOutputTopic,
-    TestRecord,
-)
+from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
+from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
-Kind = Literal["key-value", "versioned", "window", "session"]
-_KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        KEY_VALUE.kind: "key-value",
-        VERSIONED.kind: "versioned",
-        WINDOW.kind: "window",
-        WINDOWED.kind: "window",
-        SESSIONS.kind: "session",
-    }
-)
-"""The kind of store by its layout."""
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -370,7 +352,7 @@ class TopologyTestDriver:
         batch = Batch(self._batch, (), self._partitions, bits=self._bits)
         return tables_of(self.plan, batch, self._stores)
 
-    def _store(self, name: str, kind: Kind) -> StoreReader:
+    def _store(self, name: str, kind: str) -> StoreReader:
         public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
         if name not in public and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
             return view
@@ -382,16 +364,17 @@ class TopologyTestDriver:
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, own = public[name], _KINDS[read_as(public[name].layout.kind)]
-        if own != kind:
-            raise StateError(
-                f"{name!r} is a {own} store, not a {kind} store",
-                code="CS-710",
-                where={"store": name},
-                next=f"call get_{own.replace('-', '_')}_store({name!r})",
-            )
+        store = public[name]
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
-        return reader_of(store, versions, self._bits)
+        reader = reader_of(store, versions, self._bits)
+        if reader.kind != kind:
+            raise StateError(
+                f"{name!r} is a {reader.kind} store, not a {kind} store",
+                code="CS-710",
+                where={"store": name},
+                next=f"call get_{reader.kind.replace('-', '_')}_store({name!r})",
+            )
+        return reader
