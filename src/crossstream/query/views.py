@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -113,11 +113,7 @@ def view_of(plan: Plan, name: str, opened: Callable[[], GlobalTables]) -> ViewRe
 
     key = plan.topology[name].key
     assert key is not None
-    return ViewReader(name, key, view.value, _no_versions, opened=resolved)
-
-
-def _no_versions() -> Sequence[Any]:
-    return ()
+    return ViewReader(name, key, view.value, lambda: (), opened=resolved)
 
 
 def view_of_folder(state_dir: Place, plan: Plan, name: str) -> ViewReader | None:

@@ -45,10 +45,6 @@ class Consumed:
     spans: tuple[Span, ...]
     deleted: tuple[Deleted, ...]
 
-    def of(self, names: Sequence[str]) -> list[Span]:
-        """The ranges of these source nodes."""
-        return [span for span in self.spans if span[0] in names]
-
 
 def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None) -> Consumed:
     """What the state is made of. Raises `StateError` CS-713 without such a batch, `SourceError` CS-603 for topics

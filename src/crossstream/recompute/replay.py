@@ -26,10 +26,8 @@ class Written:
     counts: Mapping[str, int] = field(default_factory=dict)
     wanted: frozenset[str] = frozenset()
     topics: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        self.names.add(topic)
         if topic in self.wanted:
             self.topics.setdefault(topic, []).append(records)
 
