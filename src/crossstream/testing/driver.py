@@ -7,6 +7,7 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -164,13 +165,10 @@ class TopologyTestDriver:
             )
         self._topic(topic)
 
-        def pipe(records: pa.RecordBatch, partition: int | None) -> None:
-            self._pipe(topic, records, partition)
-
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance")
         key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
-        return TestInputTopic(pipe, key, value, start, advance, self._partitions)
+        return TestInputTopic(partial(self._pipe, topic), key, value, start, advance, self._partitions)
 
     def create_output_topic(
         self, topic: str, key_serde: AsSerde | None = None, value_serde: AsSerde | None = None
