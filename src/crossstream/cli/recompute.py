@@ -15,7 +15,7 @@ from crossstream.config import StreamsConfig
 from crossstream.errors import StateError
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
@@ -95,7 +95,7 @@ def why(arguments: Namespace) -> int:
         return _course(root, name, text, arguments)
     loaded = load(file[0])
     plan = plan_topology(loaded.topology)
-    store = next((one for one in plan.stores.values() if one.public == name), None)
+    store = store_named(plan, name)
     serde = loaded.topology[name].key if store is None and name in loaded.topology.nodes else None
     key = parse_key(serde if store is None else store.key, text)
     if arguments.start is not None:

@@ -44,11 +44,10 @@ class Telemetry:
         """Records the time of a batch, and its spans, which end now."""
         from opentelemetry.trace import set_span_in_context
 
-        name = {"crossstream.application": self._application}
         self._instruments.batch.record(done.seconds, {"application": self._application})
         begun = int((done.time - done.seconds) * 1e9)
         attributes: dict[str, Any] = {
-            **name,
+            "crossstream.application": self._application,
             "crossstream.batch": done.batch,
             "crossstream.records": done.rows,
         }

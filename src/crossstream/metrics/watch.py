@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from crossstream.metrics.observation import (
     BOUNDS,
@@ -88,7 +89,7 @@ class Watch:
         live = self._live()
         rows, sizes = by_store(live.state)
         with self._lock:
-            sums = {
+            sums: dict[str, Any] = {
                 name: {key: int(number) for key, number in found.items()}
                 for name, found in self._sums.items()
                 if name not in ("phases", "dropped")
@@ -123,11 +124,8 @@ class Watch:
                 recent=tuple(self._recent),
                 warnings=self._warnings,
                 errors=() if live.error is None else (live.error,),
-                rows_in=sums["rows_in"],
-                rows_out=sums["rows_out"],
-                matched=sums["matched"],
-                unmatched=sums["unmatched"],
                 fan_out=dict(self._fan_out),
+                **sums,
             )
 
 

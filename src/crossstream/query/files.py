@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
-from crossstream.query.store import StoreReader, reader_of
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
@@ -67,13 +67,13 @@ def open_store(
     return reader_of(store, committed)
 
 
-def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
+def open_own(state_dir: Place, plan: Plan, name: str, as_of: int | None = None) -> StoreReader:
     """`open_store` for the application itself, whose serdes are at hand, if the state is of this plan."""
     application = application_of(state_dir)
-    own = next((store for store in plan.stores.values() if store.public == name), None)
+    own = store_named(plan, name)
     if own is None or application.stores.get(own.name) != plan.fingerprint()[own.name]:
-        return open_store(state_dir, name)
-    return open_store(state_dir, name, serdes={"key": own.key, "value": own.value})
+        return open_store(state_dir, name, as_of)
+    return open_store(state_dir, name, as_of, {"key": own.key, "value": own.value})
 
 
 def application_of(state_dir: Place) -> Application:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef
-from crossstream.query.store import StoreReader, reader_of
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Input, Report, Settings
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
@@ -115,10 +115,6 @@ class Replay:
 
     def _tables(self) -> GlobalTables:
         return tables_of(self.plan, Batch(self.batches, (), self.partitions), self.stores)
-
-
-def store_named(plan: Plan, name: str) -> StoreDef | None:
-    return next((store for store in plan.stores.values() if store.public == name), None)
 
 
 def reader_after(commit: Commit, store: StoreDef, root: StateRoot) -> StoreReader:

@@ -20,13 +20,13 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, store_named
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
 from crossstream.recompute.left_out import group_of
 from crossstream.recompute.pool import OLDER, Pool, Wanted
 from crossstream.recompute.reason import InputRecord, Step, Why, located, text_of
-from crossstream.recompute.replay import Replay, no_store, reader_after, store_named
+from crossstream.recompute.replay import Replay, no_store, reader_after
 from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
 from crossstream.runtime.batch import Settings
 from crossstream.serdes import serde as calls

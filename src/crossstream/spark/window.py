@@ -17,7 +17,7 @@ from crossstream.metrics.observation import Progress
 from crossstream.metrics.opentelemetry import is_used
 from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
-from crossstream.query.files import open_store
+from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicLog, TopicPartition
@@ -120,9 +120,7 @@ class Window:
 
     def _reader(self, name: str, as_of: int | None) -> StoreReader:
         """A store, with the serdes of the application itself."""
-        own = next((store for store in self._plan.stores.values() if store.public == name), None)
-        given = {} if own is None else {"key": own.key, "value": own.value}
-        return open_store(self._state, name, as_of, given)
+        return open_own(self._state, self._plan, name, as_of)
 
     @property
     def ui_address(self) -> str | None:

@@ -23,8 +23,9 @@ from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
+from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
-from crossstream.query.store import StoreReader, reader_of
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
@@ -350,24 +351,22 @@ class TopologyTestDriver:
         batch = Batch(self._batch, (), self._partitions, bits=self._bits)
         return tables_of(self.plan, batch, self._stores)
 
+    def _versions(self, store: StoreDef) -> list[Version]:
+        return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
+
     def _store(self, name: str, kind: str) -> StoreReader:
-        public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
-        if name not in public and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
+        store = store_named(self.plan, name)
+        if store is None and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
             return view
-        if name not in public:
-            names = ", ".join(sorted(public)) or "none"
+        if store is None:
+            names = ", ".join(sorted(one.public for one in self.plan.stores.values() if one.public)) or "none"
             raise StateError(
                 f"the topology has no store named {name!r}",
                 code="CS-710",
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store = public[name]
-
-        def versions() -> list[Version]:
-            return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
-
-        reader = reader_of(store, versions, self._bits)
+        reader = reader_of(store, partial(self._versions, store), self._bits)
         if reader.kind != kind:
             raise StateError(
                 f"{name!r} is a {reader.kind} store, not a {kind} store",
