@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from crossstream.cli.console import say
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TEMPORARY = 75
 """The exit code of a failure that another start may not meet: EX_TEMPFAIL of sysexits.h."""
 HEALTHY_SECONDS = 300.0
@@ -29,10 +29,18 @@ PARENT = "CROSSSTREAM_RESTARTS"
 """The environment variable by which a process knows the one that starts it again."""
 
 
+Handler = Callable[[int, FrameType | None], object]
+
+
+def take_signals(handler: Handler) -> dict[int, Any]:
+    """Gives a handler the signals to stop; the handlers before."""
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
 @contextmanager
-def on_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def on_signals(handler: Handler) -> Iterator[None]:
     """In this block the handler gets the signals to stop."""
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    before = take_signals(handler)
     try:
         yield
     finally:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from types import FrameType, TracebackType
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import FrameType
 
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load, settled
-from crossstream.cli.restarts import SIGNALS, TEMPORARY, is_orphaned
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals, take_signals
 from crossstream.cli.views import View, make_view
 from crossstream.config import StreamsConfig
 from crossstream.errors import CrossStreamError
@@ -84,12 +82,13 @@ def _check_folders(config: StreamsConfig) -> None:
 
 def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutput, *, once: bool) -> None:
     view.starting()
-    with Interrupts(view.stopping) as interrupts:
+    interrupts = Interrupts(view.stopping)
+    with on_signals(interrupts.handle):
         try:
             try:
                 with output.inherited():
                     app.start()
-                interrupts.install()
+                take_signals(interrupts.handle)  # the SparkContext took SIGINT for itself
                 view.started(_title(config, app), app)
                 _wait(app, interrupts.asked, once=once)
             except KeyboardInterrupt:
@@ -174,37 +173,19 @@ ENDED = 130
 """The exit code after a second signal."""
 
 
+@dataclass(frozen=True, slots=True)
 class Interrupts:
-    """Handles the signals inside a ``with`` block, in the main thread.
+    """The first signal sets ``asked`` and calls ``on_first``. The second ends the process at once.
 
-    The first signal sets ``asked`` and calls ``on_first``. The second ends the process at once: the next start
-    repeats the batch that was running.
+    Then the next start repeats the batch that was running.
     """
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
-        self.asked = threading.Event()
-        self._on_first = on_first
-        self._before: dict[int, Any] = {}
+    on_first: Callable[[], None]
+    asked: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Interrupts:
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.install()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def install(self) -> None:
-        """Takes the signals; needed again after a SparkContext was made, which takes SIGINT for itself."""
-        for number in SIGNALS:
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked.is_set():
             say("\nended; the next start repeats the batch that was running")
             os._exit(ENDED)
         self.asked.set()
-        self._on_first()
+        self.on_first()

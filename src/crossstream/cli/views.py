@@ -32,7 +32,6 @@ class Figures:
 
     started: float
     last: Progress | None = None
-    batches: int = 0
     rows: int = 0
     rows_in: Counter[str] = field(default_factory=Counter)
     rows_out: Counter[str] = field(default_factory=Counter)
@@ -43,7 +42,6 @@ class Figures:
     def add(self, progress: Progress, now: float) -> None:
         """Adds a committed batch."""
         self.last = progress
-        self.batches += 1
         self.rows += progress.rows
         for name in ("rows_in", "rows_out", "matched", "unmatched"):
             getattr(self, name).update(getattr(progress, name))
