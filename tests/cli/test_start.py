@@ -117,7 +117,7 @@ def test_debug_raises(tmp_path):
 
 
 def test_what_is_not_expected_is_an_error_too(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("crossstream.cli.plan.load", lambda file: 1 / 0)
+    monkeypatch.setattr("crossstream.cli.loading.load", lambda file: 1 / 0)
     outcome = call(capsys, "describe", "app.py")
     assert outcome.code == 1
     assert "[CS-001] ZeroDivisionError: division by zero" in outcome.err

@@ -146,7 +146,7 @@ def _run(commands: Commands) -> None:
 
 def _describe(commands: Commands) -> None:
     help = "show the topology that a Python file builds"
-    parser = add_command(commands, "describe", help, runs="plan:describe")
+    parser = add_command(commands, "describe", help, runs="loading:describe")
     parser.add_argument("file", metavar=FILE)
     form = parser.add_mutually_exclusive_group()
     for name, help in (

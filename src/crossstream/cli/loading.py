@@ -1,4 +1,4 @@
-"""The application that a command is about: the topology of its Python file, and its settings."""
+"""The application that a command is about: the topology of its Python file, and its settings; `crossstream describe`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,27 @@ from typing import Any
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
 from crossstream.cli.begin import on_path, split
-from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option
+from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option, refuse_without
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 from crossstream.graph.nodes import Sink, Source
 
 NAMES = ("topology", "builder", "build")
 """Names of the topology in a file, in the order of the search."""
+
+
+def describe(arguments: Namespace) -> int:
+    """Prints the topology of a file: as text, as a drawing, or the plan that Spark runs."""
+    if arguments.form != "plan":
+        refuse_without("--plan", "add --plan, or drop it", arguments, "partitions")
+    topology = load(arguments.file).topology
+    if arguments.form == "plan":
+        text = topology.plan(arguments.partitions)
+    else:
+        draw = {"mermaid": topology.to_mermaid, "dot": topology.to_dot}
+        text = draw.get(arguments.form, topology.describe)()
+    print(text.rstrip("\n"))
+    return 0
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""`crossstream describe`, and `crossstream plan`: what the state of an application becomes with another topology.
+"""`crossstream plan --against STATE_DIR app.py`: what the state of an application becomes with another topology.
 
 Nothing is written, and the topics are not asked: the application may run, and the brokers may be away.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load, settled
-from crossstream.cli.options import refuse_without
 from crossstream.cli.query import state_root
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph.nodes import FrameSource, Graph, Source
@@ -21,20 +20,6 @@ from crossstream.query.text import to_json
 from crossstream.spark.claim import check_fit, wanted_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit
-
-
-def describe(arguments: Namespace) -> int:
-    """Prints the topology of a file: as text, as a drawing, or the plan that Spark runs."""
-    if arguments.form != "plan":
-        refuse_without("--plan", "add --plan, or drop it", arguments, "partitions")
-    topology = load(arguments.file).topology
-    if arguments.form == "plan":
-        text = topology.plan(arguments.partitions)
-    else:
-        draw = {"mermaid": topology.to_mermaid, "dot": topology.to_dot}
-        text = draw.get(arguments.form, topology.describe)()
-    print(text.rstrip("\n"))
-    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,8 +234,8 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
         return changes_of(source, query.get("store", ""), query.get("key", ""))
 
     def why(query: Any) -> Any:
-        texts = (query.get(name, "") for name in ("store", "key", "place"))
-        return reason(source, *texts, batch(query))
+        store, key, place = (query.get(name, "") for name in ("store", "key", "place"))
+        return reason(source, store, key, place, batch(query))
 
     routes = [
         Route("/", page),
