@@ -1,4 +1,4 @@
-"""The application that a command is about: the topology of its Python file, and its settings; `crossstream describe`."""
+"""The application of a command: the topology of its Python file, and its settings; `crossstream describe`."""
 
 from __future__ import annotations
 

@@ -11,17 +11,19 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
-from crossstream.query.store import StoreReader
 from crossstream.serdes import Serde
 from crossstream.serdes.avro_serde import Avro, ConfluentAvro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.serdes.registry_json import ConfluentJson
+
+if TYPE_CHECKING:
+    from crossstream.query.store import StoreReader
 
 _BASE64 = "base64"
 
