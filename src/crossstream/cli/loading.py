@@ -17,8 +17,8 @@ from typing import Any
 
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
-from crossstream.cli.begin import on_path, split
 from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option, refuse_without
+from crossstream.cli.target import on_path, split
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 from crossstream.graph.nodes import Sink, Source
