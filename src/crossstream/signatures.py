@@ -8,12 +8,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeGuard, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
 from crossstream.errors import CrossStreamError, TopologyError, caller_location
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
@@ -56,6 +57,11 @@ def refuse_calls(
         return call
 
     return decorate
+
+
+def called_as(other: F) -> Callable[[Callable[..., Any]], F]:
+    """Says to type checkers that a method is called as another one, which has overloads."""
+    return lambda function: cast(F, function)
 
 
 def settings_refusal(

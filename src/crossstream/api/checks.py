@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from crossstream.api.short_forms import TYPES, as_serde
-from crossstream.api.types import Inputs, checked_predicate, named_field, typed
+from crossstream.api.types import TYPES, Inputs, as_serde, checked_predicate, named_field, typed
+from crossstream.columns.changes import Headers
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
-from crossstream.columns.headers import Headers
 from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node

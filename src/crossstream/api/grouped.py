@@ -25,8 +25,7 @@ from crossstream.api.checks import (
 )
 from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
 from crossstream.api.options import Grouped, Materialized, Named, materialized_of
-from crossstream.api.short_forms import AsSerde, settings_of
-from crossstream.api.types import declared_key
+from crossstream.api.types import AsSerde, declared_key, settings_of
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
 from crossstream.columns.functions import Function
 from crossstream.durations import Duration

@@ -21,7 +21,7 @@ from crossstream.api.checks import (
     settle_serdes,
     settled,
 )
-from crossstream.api.short_forms import AsSerde, SerdeField, settings_of
+from crossstream.api.types import AsSerde, SerdeField, settings_of
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec

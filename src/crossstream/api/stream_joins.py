@@ -20,9 +20,9 @@ from crossstream.api.checks import (
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
-from crossstream.api.short_forms import settings_of
+from crossstream.api.types import settings_of
+from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed, required_arguments
-from crossstream.columns.headers import Headers
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of

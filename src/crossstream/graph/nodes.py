@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
+from crossstream.columns.changes import Headers
 from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium

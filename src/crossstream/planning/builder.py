@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
@@ -312,8 +313,19 @@ class PlanBuilder:
         key, value = node.key or node.key_type or Kept(), node.value or node.value_type or Kept()
         return self.add(Flow(name, number, key, value, routed))
 
-    def inner_store(self, node: graph.Node, part: str) -> str:
-        return inner_store(self.topology.nodes, node, part)
+    def own_store(
+        self,
+        node: graph.Node,
+        part: str,
+        layout: Layout,
+        number: int,
+        key: Serde,
+        value: Serde,
+        **settings: Any,
+    ) -> StoreDef:
+        """A store that ``node`` keeps for itself in a round; ``settings``: see `StoreDef`."""
+        name = inner_store(self.topology.nodes, node, part)
+        return self.put(StoreDef(name=name, layout=layout, round=number, key=key, value=value, **settings))
 
     def put(self, store: StoreDef) -> StoreDef:
         assert store.name not in self.stores, f"two stores are called {store.name!r}"

@@ -23,21 +23,21 @@ from crossstream.columns.functions import as_plain, select
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
+from crossstream.operators.aggregate.exact import ExactSum
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
 from crossstream.operators.aggregate.parts import (
     Collected,
     Counted,
     Ending,
-    ExactSum,
     Extreme,
     Part,
     Rows,
-    Sketched,
     State,
     WholeSum,
     empty_state,
 )
+from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.operators.table.kernel import Rows as TableRows
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_plain import SchemaJson

@@ -16,10 +16,8 @@ import polars as pl
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
-from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.aggregate.steps import Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
@@ -75,20 +73,6 @@ class Fold(Protocol):
 
         With ``every`` there is a result for each row that did not fail, else for the last of each group.
         """
-
-
-class MovingFold(Fold, Protocol):
-    """Applies rows to the aggregates of windows whose bounds depend on the records."""
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
-
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """Applies single rows. `FoldSteps` does for a fold that merges."""
-
-    @property
-    def by_record(self) -> bool:
-        """Whether the rows of a session have to be applied one after the other, as they arrive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import Calls, Count
+from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -23,18 +23,18 @@ from crossstream.operators.aggregate.kernel import (
     START,
     Fold,
     Groups,
-    MovingFold,
     in_order,
     look_up,
     put,
     update,
     windows_from,
 )
-from crossstream.operators.aggregate.moving import BEFORE, NOW
-from crossstream.operators.aggregate.packed import STATE, Packed
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
+    BEFORE,
+    NOW,
+    MovingFold,
     closing_time,
     ends_of,
     first_open,

@@ -11,8 +11,9 @@ after the other if one of them may be late, or comes within the gap of a session
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,17 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, MovingFold, rows_within
-from crossstream.operators.aggregate.moving import BEFORE, NOW, Held, Log, Moved
-from crossstream.operators.aggregate.steps import Components, Steps
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
+from crossstream.operators.aggregate.windows import (
+    BEFORE,
+    NOW,
+    Held,
+    Log,
+    Moved,
+    MovingFold,
+    Note,
+    Steps,
+)
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
@@ -30,6 +39,43 @@ from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import bisect
 
 _FOREVER = np.iinfo(np.int64).max
+
+
+class Components:
+    """Numbers the sessions that records end up in, without their aggregates.
+
+    ``of``: for each row, then each session of the store, a number; `roots` gives equal ones to what was merged.
+    """
+
+    def __init__(self, rows: int, sessions: int) -> None:
+        self._parents = list(range(rows + sessions))
+        self._rows = rows
+
+    def read(self, values: Values) -> list[Any]:
+        return list(range(self._rows, len(self._parents)))
+
+    def add(self, row: int, aggregate: Any) -> Any:
+        if aggregate is not None:
+            self._parents[row] = aggregate
+        return row if aggregate is None else aggregate
+
+    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
+        for other in aggregates[1:]:
+            self._parents[other] = aggregates[0]
+        return aggregates[0]
+
+    def copy(self, aggregate: Any) -> Any:
+        return aggregate
+
+    def values(self, aggregates: list[Any]) -> Values:
+        raise AssertionError("there are no aggregates")
+
+    def roots(self) -> np.ndarray:
+        """The number of the session of each row, then of each session."""
+        parents = np.array(self._parents, np.int64)
+        while not np.array_equal(above := parents[parents], parents):
+            parents = above
+        return parents
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +170,8 @@ class Sessions:
                     return
                 if start != end or start != time:
                     for one in joined:
-                        log.note(row, number, one[0], one[1], one[1], None, swallowed=True)
-                log.note(row, number, start, end, end, steps.copy(made))
+                        log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
+                log.notes.append(Note(row, number, start, end, end, steps.copy(made)))
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
@@ -220,7 +266,7 @@ class Sessions:
         steps, log = Components(rows.rows, len(held.group)), Log()
         self._walk(hard.tolist(), steps.read(held.values), steps, log)
         taken = np.zeros(rows.rows + len(held.group), bool)
-        taken[log.rows] = True
+        taken[[one.row for one in log.notes]] = True
         taken[rows.rows :] = True
         walked = np.isin(np.append(number, held.group), hard)
         roots = np.where(taken, steps.roots() + len(found), -1)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
+from crossstream.operators.aggregate.parts import Rows, State, to_cells
 from crossstream.serdes import arrays
 
 _BITS = 11
@@ -20,6 +22,44 @@ _REGISTERS = 1 << _BITS
 _RANK_BITS = 5
 _MOST = (1 << _RANK_BITS) - 1
 _ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Sketched:
+    """About how many different values there are."""
+
+    kinds: tuple[str, ...] = ("bytes",)
+
+    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+        assert items is not None
+        kept = np.flatnonzero(items.is_not_null().to_numpy())
+        return self._run(hashed(to_cells(items.gather(kept))), kept, rows, before)
+
+    def _run(
+        self, entries: np.ndarray, places: np.ndarray, rows: Rows, before: State
+    ) -> tuple[pl.Series, State]:
+        held, owner = entries_of(before[0])
+        registers = running_registers(
+            np.concatenate([owner, rows.group[places]]),
+            np.concatenate([held, entries]),
+            np.concatenate([rows.starts[owner], places]),
+        )
+        numbers = np.zeros((2, len(rows.begins)), np.int64)
+        np.add.at(numbers[0], registers.places, registers.weights)
+        np.add.at(numbers[1], registers.places, registers.filled)
+        none = np.zeros(len(rows.starts), np.int64)
+        weights, filled = (rows.so_far(one, none)[rows.picked] for one in numbers)
+        return pl.Series(estimate(weights, filled)), [packed(registers, len(rows.starts))]
+
+    def result(self, state: State) -> pl.Series:
+        begins = np.ones(len(state[0]), bool)
+        nothing = np.empty(0, np.int64)
+        return self._run(nothing.astype(np.uint16), nothing, Rows.of(begins), state)[0]
+
+    def merged(self, left: State, right: State) -> State:
+        entries, owner = entries_of(right[0])
+        rows = Rows.of(np.ones(len(left[0]), bool))
+        return self._run(entries, owner, rows, left)[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_headers
+from crossstream.columns.changes import Asked, Changes, Headers, concat_headers, headers_of
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
 from crossstream.operators.table.kernel import as_changed, headers_in

@@ -14,11 +14,18 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_given, some_key
+from crossstream.columns.changes import (
+    Asked,
+    Changes,
+    Headers,
+    concat_changes,
+    headers_of,
+    some_given,
+    some_key,
+)
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys, partition_of
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
 from crossstream.operators.table.kernel import Rows

@@ -9,11 +9,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.changes import Changes, Headers, both_sides, headers_of
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
 from crossstream.operators.stream_join.partners import (

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Asked, Changes, concat_changes
+from crossstream.columns.changes import Asked, Changes, Headers, concat_changes, headers_of
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import (
     Puts,
     arrival_numbers,

@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.chains import reached
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import by_key
+from crossstream.columns.order import by_key, reached
 from crossstream.storage.columns import Column
 
 HELD = -1
