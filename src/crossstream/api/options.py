@@ -7,9 +7,10 @@ calls it. Sources: semantics 3.5 and 5.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from crossstream.api.checks import (
     check_choice,
@@ -21,13 +22,15 @@ from crossstream.api.checks import (
     settle_serdes,
     settled,
 )
-from crossstream.api.types import AsSerde, SerdeField, settings_of
+from crossstream.api.types import AsSerde, SerdeField
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
 from crossstream.serdes import Serde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
+
+T = TypeVar("T")
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -139,6 +142,27 @@ class Materialized:
         return StoreSpec(self.store, key, value, history, retention)
 
 
+def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **short: Any) -> T | None:
+    """The option object with the settings that are given by keyword; None if neither is given.
+
+    Raises CS-101 for a setting that both give, and whatever ``kind`` refuses.
+    """
+    given = {name: value for name, value in short.items() if value is not None}
+    if not given:
+        return option
+    for name in given:
+        if option is not None and getattr(option, name) is not None:
+            raise TopologyError(
+                f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)",
+                code="CS-101",
+                where=caller_location(operator),
+                next="keep one of them",
+            )
+    if option is None:
+        return kind(**given)
+    return replace(option, **given)  # type: ignore[type-var]
+
+
 def produced_of(
     operator: str, produced: Produced | None, key: AsSerde | None, value: AsSerde | None
 ) -> Produced:
@@ -148,10 +172,7 @@ def produced_of(
 
 
 def materialized_of(
-    operator: str,
-    materialized: Materialized | None,
-    store: str | None = None,
-    value: AsSerde | None = None,
+    operator: str, materialized: Materialized | None, store: str | None = None, value: AsSerde | None = None
 ) -> Materialized | None:
     """``materialized``, with the store and the serde of the values that are given by keyword."""
     option = check_option(operator, "materialized", materialized, Materialized)

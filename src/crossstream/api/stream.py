@@ -18,7 +18,7 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import child, given_name
-from crossstream.api.grouped import GroupedKStream, group_key, grouped_of
+from crossstream.api.grouped import GroupedKStream, Groups, group_key, grouped_of
 from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import (
@@ -32,10 +32,11 @@ from crossstream.api.options import (
     StreamJoined,
     materialized_of,
     produced_of,
+    settings_of,
 )
 from crossstream.api.processors import Processing
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
-from crossstream.api.types import AsSerde, declared_key, declared_value, settings_of, type_of_items
+from crossstream.api.types import AsSerde, declared_key, declared_value, type_of_items
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
 from crossstream.durations import Duration
@@ -308,11 +309,7 @@ class KStream(Processing, WrittenToTables):
         return KTable(self._draft, made)
 
     def group_by_key(
-        self,
-        grouped: Grouped | None = None,
-        *,
-        key: AsSerde | None = None,
-        value: AsSerde | None = None,
+        self, grouped: Grouped | None = None, *, key: AsSerde | None = None, value: AsSerde | None = None
     ) -> GroupedKStream[KTable]:
         """Groups the records by their keys, to be counted or aggregated.
 
@@ -359,7 +356,7 @@ class KStream(Processing, WrittenToTables):
         from crossstream.api.table import KTable
 
         key = group_key(operator, node, option, by_field=by_field)
-        return GroupedKStream(self._draft, KTable, (node,), key, (option.value,))
+        return GroupedKStream(self._draft, Groups(KTable, (node,), key, (option.value,)))
 
     @overload
     def join(

@@ -19,8 +19,7 @@ from crossstream.api.checks import (
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
-from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
-from crossstream.api.types import settings_of
+from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined, settings_of
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed, required_arguments
 from crossstream.durations import Duration, to_milliseconds

@@ -11,7 +11,7 @@ import polars as pl
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
 from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.global_table import GlobalKTable
-from crossstream.api.grouped import GroupedKTable, group_key, grouped_of
+from crossstream.api.grouped import GroupedKTable, Groups, group_key, grouped_of
 from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import (
@@ -221,7 +221,7 @@ class KTable(WrittenToTables):
             **made,
         )
         found = group_key("group_by", node, option, by_field=isinstance(mapper, str))
-        return GroupedKTable(self._draft, KTable, (node,), found, (option.value,))
+        return GroupedKTable(self._draft, Groups(KTable, (node,), found, (option.value,)))
 
     def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
         """Holds changes back: until windows close, or for some time; fewer of them come out.

@@ -1,7 +1,8 @@
-"""The declared types of what functions read and return, checked while the topology is built.
+"""Python types as serdes, and the declared types of what functions read and return.
 
-An expression reads columns, and columns have types. So its input needs a declared type: of a serde (a class, a
-schema), of an annotation, or of another expression. The type of its result follows.
+Types are checked while the topology is built. An expression reads columns, and columns have types. So its input needs
+a declared type: of a serde (a class, a schema), of an annotation, or of another expression. The type of its result
+follows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, UnionType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import polars as pl
@@ -27,8 +28,6 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.json_plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
 
-T = TypeVar("T")
-
 AsSerde: TypeAlias = Serde | type[Any] | Mapping[str, Any]
 """A serde, a dict of Polars types, or a type that has a serde: str, bytes, int, float, bool, UUID, dict, list, or a
 class with fields."""
@@ -36,7 +35,7 @@ class with fields."""
 SerdeField: TypeAlias = Any
 """The type of a field of an option object: `AsSerde` when it is given, and a serde when it is read."""
 
-_PLAIN: Mapping[Any, Serde] = MappingProxyType(
+_BY_TYPE: Mapping[Any, Serde] = MappingProxyType(
     {
         str: serdes.string(),
         bytes: serdes.bytes(),
@@ -59,8 +58,8 @@ def as_serde(given: Any) -> Any:
     >>> as_serde(str) == serdes.string(), as_serde(dict) == serdes.json()
     (True, True)
     """
-    if isinstance(given, type) and given in _PLAIN:
-        return _PLAIN[given]
+    if isinstance(given, type) and given in _BY_TYPE:
+        return _BY_TYPE[given]
     is_schema = isinstance(given, pl.Schema | pl.Struct | pa.Schema) or (isinstance(given, dict) and given)
     return serdes.json(given) if is_schema or _has_fields(given) else given
 
@@ -75,27 +74,6 @@ def _has_fields(given: Any) -> bool:
         dataclasses.is_dataclass(given) or typing.is_typeddict(given) or hasattr(given, "_field_defaults")
     )
     return is_record or hasattr(given, "__struct_fields__") or hasattr(given, "__attrs_attrs__")
-
-
-def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **short: Any) -> T | None:
-    """The option object with the settings that are given by keyword; None if neither is given.
-
-    Raises CS-101 for a setting that both give, and whatever ``kind`` refuses.
-    """
-    given = {name: value for name, value in short.items() if value is not None}
-    if not given:
-        return option
-    for name in given:
-        if option is not None and getattr(option, name) is not None:
-            raise TopologyError(
-                f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)",
-                code="CS-101",
-                where=caller_location(operator),
-                next="keep one of them",
-            )
-    if option is None:
-        return kind(**given)
-    return dataclasses.replace(option, **given)  # type: ignore[type-var]
 
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
@@ -118,7 +96,7 @@ def key_dtype(node: Node) -> pl.DataType | None:
     return columns_in(node.key or node.key_type)
 
 
-_PLAIN: Mapping[str, Serde] = MappingProxyType(
+_BY_COLUMN: Mapping[str, Serde] = MappingProxyType(
     {
         "String": serdes.string(),
         "Int64": serdes.int64(),
@@ -137,7 +115,7 @@ def declared_key(node: Node) -> Serde | None:
     declared = node.key_type
     if node.key is not None or declared is None or declared.dtype is None:
         return node.key
-    return _PLAIN.get(str(declared.dtype))
+    return _BY_COLUMN.get(str(declared.dtype))
 
 
 def declared_value(node: Node) -> Serde | None:
@@ -147,7 +125,7 @@ def declared_value(node: Node) -> Serde | None:
         return node.value
     if declared.dtype is None or isinstance(declared.dtype, pl.Struct | pl.List):
         return declared
-    return _PLAIN.get(str(declared.dtype))
+    return _BY_COLUMN.get(str(declared.dtype))
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:

@@ -189,10 +189,7 @@ class Suppressed:
     @classmethod
     @refuse_calls(settings_refusal(TopologyError, "CS-101", "Suppressed.until_window_closes"))
     def until_window_closes(
-        cls,
-        max_records: int | None = None,
-        max_bytes: int | None = None,
-        on_full: Literal["stop"] = "stop",
+        cls, max_records: int | None = None, max_bytes: int | None = None, on_full: Literal["stop"] = "stop"
     ) -> Suppressed:
         """One result for each window, when it has closed: the last row it had. For windowed tables only.
 

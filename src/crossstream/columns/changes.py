@@ -198,6 +198,11 @@ Headers = Literal["left", "right", "both"]
 """Of the left side, of the right one, or those of the left one and then those of the right one."""
 
 
+def headers_in(changes: Changes) -> Column:
+    """The headers as a column, which has nulls where no row has any."""
+    return pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
+
+
 def headers_of(wanted: Headers, left: Column | None, right: Column | None) -> Column | None:
     """The headers of a join's results, from those of their sides; None where no row has any."""
     if wanted != "both":

@@ -98,16 +98,11 @@ class PlanBuilder:
 
     def _need_headers(self, node: graph.Node) -> None:
         """The headers of the rows that a join looks up, where they are those of its results; of a view's left rows."""
-        wanted = getattr(node, "headers", None)
-        if isinstance(node, graph.TableJoin) and wanted is not None:
+        if isinstance(node, graph.TableJoin) and node.headers is not None:
             self.wants_headers.update(node.parents)
-        elif isinstance(
-            node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin
-        ) and wanted in (
-            "right",
-            "both",
-        ):
-            self.wants_headers.add(node.parents[1])
+        elif isinstance(node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin):
+            if node.headers in ("right", "both"):
+                self.wants_headers.add(node.parents[1])
         elif isinstance(node, graph.GlobalJoin) and node.name in self.wants_headers:
             self.wants_headers.add(node.parents[0])
 

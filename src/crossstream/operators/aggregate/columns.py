@@ -320,9 +320,7 @@ def _finite(series: pl.Series) -> pl.Series:
 
 def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
     return ProcessingError(
-        what,
-        code="CS-501",
-        next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))",
+        what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
     )
 
 

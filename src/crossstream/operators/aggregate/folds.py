@@ -14,14 +14,7 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.operators.aggregate.columns import Columns
-from crossstream.operators.aggregate.kernel import (
-    SIDE,
-    SIGN,
-    Folded,
-    Kept,
-    last_rows,
-    times_after,
-)
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, times_after
 from crossstream.operators.aggregate.windows import MovingFold, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde, arrays
@@ -29,6 +22,7 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.json_columns import struct_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
+from crossstream.storage.sorted_run import places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +304,8 @@ class Packed:
         parts, there = self.columns.parts, np.flatnonzero(~states.missing())
         state = parts.states(self._unpacked(states.take(there)))
         shown = parts.visible({key: part.result(state[key]) for key, part in parts.parts.items()})
-        place = np.full(states.rows, -1)
-        place[there] = np.arange(len(there))
-        return Values(SchemaJson(parts.aggregates.dtype), series=shown).take(place)
+        made = Values(SchemaJson(parts.aggregates.dtype), series=shown)
+        return made.take(places_of(there, states.rows))
 
     def shown(self, changes: Changes) -> Changes:
         """The changes with visible values, and their states beside them."""

@@ -191,15 +191,10 @@ class AggregateRunner(Runner):
         )
         self._report_failures(node, groups, made.failures)
         net = self.as_stored(made.net, serde)
-        if not net.rows:
-            return
-        put(store.view, net, groups.hashes[net.extra[GROUP]])
-        if node.emit_final:
-            return
-        self.task.report.count_out(node.name, net.rows)
-        yield self.out(), self._keyed(in_order(net))
-        if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(self.as_stored(in_order(made.every), serde))
+        if net.rows:
+            put(store.view, net, groups.hashes[net.extra[GROUP]])
+            every = None if made.every is None else self.as_stored(in_order(made.every), serde)
+            yield from self._changed(node, net.rows, in_order(net), every)
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
@@ -242,18 +237,20 @@ class AggregateRunner(Runner):
             return self.as_stored(moved if packed is None else packed.shown(moved), serde)
 
         net = stored(made.net)
-        if not net.rows:
-            return
-        hashes = groups.hashes[net.extra[GROUP]]
-        put_sessions(store.view, net, hashes) if sessions else put(store.view, net, hashes)
-        if node.emit_final:
-            return
-        self.task.report.count_out(node.name, net.rows)
-        if made.repeated is not None and self.step.repeats:
-            net = stored(made.repeated)
-        yield self.out(), self._keyed(net)
-        if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(stored(made.every))
+        if net.rows:
+            (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
+            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
+            yield from self._changed(
+                node, net.rows, emitted, None if made.every is None else stored(made.every)
+            )
+
+    def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
+        """Emits the changes of the table, unless windows come out when they close."""
+        if not node.emit_final:
+            self.task.report.count_out(node.name, rows)
+            yield self.out(), self._keyed(changes)
+            if self.step.changelog is not None and every is not None:
+                yield self.step.changelog, self._keyed(every)
 
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
         beyond = next((failure for failure in failures if failure.role == BEYOND), None)

@@ -22,21 +22,12 @@ from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.aggregate.windows import (
-    BEFORE,
-    NOW,
-    Held,
-    Log,
-    Moved,
-    MovingFold,
-    Note,
-    Steps,
-)
+from crossstream.operators.aggregate.windows import BEFORE, NOW, Held, Log, Moved, MovingFold, Note, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
 from crossstream.storage.snapshot import Snapshot
-from crossstream.storage.sorted_run import bisect
+from crossstream.storage.sorted_run import begins_of, bisect, places_of
 
 _FOREVER = np.iinfo(np.int64).max
 
@@ -195,7 +186,7 @@ class Sessions:
         components, component = np.unique(mine[kept], return_inverse=True)
         order = np.argsort(component, kind="stable")
         kept, component = kept[order], component[order]
-        begins = np.append(True, component[1:] != component[:-1])
+        begins = begins_of(component)
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts[1:], len(kept)) - 1
         place = np.searchsorted(components, theirs).clip(max=len(components) - 1)
@@ -237,11 +228,10 @@ class Sessions:
                 np.zeros(components, bool), nulls(components, self.serde), np.zeros(components, np.int64)
             )
         values = self.held.values.take(swallowed)
-        begins = np.append(True, into[1:] != into[:-1])
+        begins = begins_of(into)
         rows = Rows(np.ones(len(into), bool), values, self.held.ts[swallowed])
         merged = rows if begins.all() else fold.merge(rows, begins)
-        place = np.full(components, -1)
-        place[into[begins]] = np.arange(int(begins.sum()))
+        place = places_of(into[begins], components)
         return Rows(place >= 0, merged.values.take(place), np.where(place >= 0, merged.ts[place], 0))
 
     def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, values: Values) -> Changes:
@@ -293,12 +283,10 @@ class Sessions:
         """Numbers intervals, equal ones for those of a key that are at most the gap apart."""
         order = np.lexsort((ends, starts, keys))
         k, s, e = keys[order], starts[order], ends[order]
-        other = np.append(True, k[1:] != k[:-1])
+        other = begins_of(k)
         reach = running_maximum_of(e, np.flatnonzero(other))
         begins = other | np.append(True, s[1:] - self.gap > reach[:-1])
-        found = np.empty(len(order), np.int64)
-        found[order] = np.cumsum(begins) - 1
-        return found
+        return (np.cumsum(begins) - 1)[places_of(order, len(order))]
 
 
 def _none(rows: Changes) -> Changes:
@@ -310,9 +298,8 @@ def _last_of_window(made: Changes) -> np.ndarray:
     """The rows without those of a window that another record made again: the store did not show it any more."""
     group, starts, ends = (np.asarray(made.extra[name]) for name in (GROUP, START, END))
     order = np.lexsort((made.minor, made.major, ends, starts, group))
-    g, s, e = group[order], starts[order], ends[order]
-    again = (g[1:] == g[:-1]) & (s[1:] == s[:-1]) & (e[1:] == e[:-1])
-    return np.sort(order[np.append(~again, True)[: len(order)]])
+    begins = begins_of(group[order], starts[order], ends[order])
+    return np.sort(order[np.append(begins[1:], True)[: len(order)]])
 
 
 def _in_order(gone: Changes, made: Changes) -> Changes:
@@ -327,7 +314,7 @@ def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     order = np.lexsort((missing, net.extra[END], net.extra[GROUP]))
     net, missing, hashes = net.take(order), missing[order], hashes[order]
     group, ends = np.asarray(net.extra[GROUP]), np.asarray(net.extra[END])
-    first = np.append(True, (group[1:] != group[:-1]) | (ends[1:] != ends[:-1]))[: len(order)]
+    first = begins_of(group, ends)
     net, missing, hashes = net.where(first), missing[first], hashes[first]
     columns: dict[str, Column] = {
         "h": hashes,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.operators.aggregate.parts import Rows, State, to_cells
 from crossstream.serdes import arrays
+from crossstream.storage.sorted_run import begins_of
 
 _BITS = 11
 _REGISTERS = 1 << _BITS
@@ -93,7 +94,7 @@ def running_registers(groups: np.ndarray, entries: np.ndarray, places: np.ndarra
     code = groups * _REGISTERS + register
     order = np.lexsort((np.arange(len(code)), places, code))
     code, rank, places = code[order], rank[order], places[order]
-    begins = np.append(True, code[1:] != code[:-1])[: len(code)]
+    begins = begins_of(code)
     lift = np.cumsum(begins) * (_MOST + 1)
     best = np.maximum.accumulate(rank + lift) - lift
     before = np.where(begins, 0, np.append(0, best[:-1])[: len(best)])

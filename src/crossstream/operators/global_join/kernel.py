@@ -19,6 +19,7 @@ from crossstream.columns.changes import (
     Changes,
     Headers,
     concat_changes,
+    headers_in,
     headers_of,
     some_given,
     some_key,
@@ -32,7 +33,7 @@ from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
-from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
+from crossstream.storage.sorted_run import Run, begins_of, bisect, places_of, sort_rows, stable_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,6 @@ class GlobalTable(Protocol):
 
     @property
     def value(self) -> Serde | None: ...
-
-    def values(
-        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
-    ) -> tuple[Values, list[Failure]]:
-        """The value of each key just before a moment; null where there is no row, or a function failed."""
-        ...
 
     def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
         """The row of each key just before a moment."""
@@ -96,30 +91,13 @@ class WholeTable:
     key: Serde | None
     value: Serde | None
 
-    def values(
-        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
-    ) -> tuple[Values, list[Failure]]:
-        """The value that each key had just before (``major``, ``minor``), null where there was no row.
-
-        ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
-        """
-        match = self._match(hashes, keys, major, minor)
-        first = np.ones(len(hashes), bool)
-        first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
-        if first.all():
-            return Values(self.value, wire=match.gather("value")), []
-        rows = np.flatnonzero(first)
-        once = Match(match.segments, match.segment[rows], match.row[rows])
-        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1), []
-
     def some_key(self) -> Values | None:
-        """The key of a row, also of one that the batch brings; None if there is none."""
         before = (some_key(view, self.key) for view in self.views)
         fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
         return next((key for key in chain(before, fresh) if key is not None), None)
 
     def changes(self, every: bool = False) -> Changed:
-        """The last change that the batch makes of each key, in order of the hash, or every one, in order of arrival."""
+        """In order of the hash, or every one in order of arrival."""
         histories = [history for history in self.histories if history is not None]
         if not histories:
             return Changed(None, [])
@@ -129,20 +107,23 @@ class WholeTable:
         return Changed(concat_changes([history.net(self.key, self.value) for history in histories]), [])
 
     def before(self, hashes: np.ndarray, keys: Column) -> Looked:
-        """The rows of these keys before the batch; ``hashes`` sorted."""
         never = np.full(len(hashes), np.iinfo(np.int64).min)
         return self.rows(hashes, keys, never, never)
 
     def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
-        """The row that each key had just before (``major``, ``minor``); ``hashes`` sorted."""
+        """A row that several records look up is there, and will be decoded, once."""
         match = self._match(hashes, keys, major, minor)
-        values = Values(self.value, wire=match.gather("value"))
+        first = begins_of(match.segment, match.row)
+        if first.all():
+            values = Values(self.value, wire=match.gather("value"))
+        else:
+            once = Match(match.segments, match.segment[first], match.row[first])
+            values = Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
         keeps = bool(self.views) and "headers" in self.views[0].layout.names
         headers = match.gather("headers") if keeps else None
         return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
 
     def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
-        """All rows before the batch, piece by piece: hashes, keys, values."""
         for view in self.views:
             live = view.live()
             for start in range(0, live.rows, _PIECE):
@@ -193,7 +174,6 @@ class History:
     @classmethod
     def of(cls, changes: Changes, hashes: np.ndarray, serde: Serde | None) -> History:
         """``changes`` in arrival order, with the hashes of their keys, which are not null. ``serde``: of the values."""
-        headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
         columns = {
             "h": hashes,
             "s": np.arange(changes.rows),
@@ -202,7 +182,7 @@ class History:
             "ts": changes.ts,
             "major": changes.major,
             "minor": changes.minor,
-            "headers": headers,
+            "headers": headers_in(changes),
         }
         return cls(sort_rows(columns), changes.major, changes.minor)
 
@@ -305,9 +285,7 @@ def look_up(
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
-    rows, of_rows, unresolved = _rows(
-        records, asking, Values(table.key, wire=keys), table, bits, headers in ("right", "both")
-    )
+    rows, of_rows, unresolved = _rows(records, asking, Values(table.key, wire=keys), table, bits)
     failures += unresolved
     failed[[failure.row for failure in unresolved]] = True
     found, asked = ~rows.missing(), Asked()
@@ -330,7 +308,7 @@ def look_up(
 
 
 def _rows(
-    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int, with_headers: bool
+    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int
 ) -> tuple[Values, Column | None, list[Failure]]:
     """The row that each record finds, null where it finds none; its headers; the records that a view failed on."""
     if not len(asking):
@@ -339,14 +317,9 @@ def _rows(
     hashes = hash_keys(wire, bits)
     order = stable_order(hashes)
     asked = asking[order]
-    at = hashes[order], wire.take(order), records.major[asked], records.minor[asked]
-    of_rows = None
-    if with_headers:
-        looked = table.rows(*at)
-        found, of_rows, failures = looked.rows.values, looked.rows.headers, looked.failures
-    else:
-        found, failures = table.values(*at)
-    index = np.full(records.rows, -1, np.int64)
-    index[asked] = np.arange(len(asked))
-    failures = [failure.at(asked[failure.row]) for failure in failures]
-    return found.take(index), None if of_rows is None else take_or_null(of_rows, index), failures
+    looked = table.rows(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
+    index = places_of(asked, records.rows)
+    failures = [failure.at(asked[failure.row]) for failure in looked.failures]
+    of_rows = looked.rows.headers
+    of_rows = None if of_rows is None else take_or_null(of_rows, index)
+    return looked.rows.values.take(index), of_rows, failures

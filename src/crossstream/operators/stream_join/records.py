@@ -39,7 +39,7 @@ from crossstream.storage.columns import (
     valid,
 )
 from crossstream.storage.snapshot import Snapshot
-from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
+from crossstream.storage.sorted_run import Run, is_sorted, sorted_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +195,8 @@ def closing(
 def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     """The same as rows of the store of waiting records."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
-    last = int(limits.max()) - 1
-    parts: list[Columns] = []
-    for run in waiting.view.segments():
-        if not run.rows or not run.reaches(waiting.horizon, last):
-            continue
-        found = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
-        if len(found):
-            parts.append(take_all(run.columns, found))
-    if not parts:
-        return None
-    rows = sort_rows(concat_all(parts))
-    return _picked(rows, newest(rows.columns) & (rows["gone"] == 0))
+    rows = Run(waiting.view.live_between(waiting.horizon, int(limits.max()) - 1))
+    return _picked(rows, rows["s"] < limits[rows["side"]]) if rows.rows else None
 
 
 def waits_on(waiting: Kept, side: int) -> bool:

@@ -86,11 +86,7 @@ class Bounds:
 
 
 def bounded_stays(
-    keys: Sequence[bytes],
-    moments: Moments,
-    duration: int,
-    bounds: Bounds,
-    size: Callable[[int, int], int],
+    keys: Sequence[bytes], moments: Moments, duration: int, bounds: Bounds, size: Callable[[int, int], int]
 ) -> Stays:
     """As `stays`, one change after the other. ``size(first, last)``: the bytes of a stay, so far."""
     first: list[int] = []

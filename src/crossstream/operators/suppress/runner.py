@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Changes, concat_changes, headers_in
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.values import Values, nulls
@@ -28,9 +27,10 @@ from crossstream.operators.suppress.kernel import (
 )
 from crossstream.planning.steps import SuppressStep
 from crossstream.serdes import Serde
+from crossstream.serdes.arrays import null_rows
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
-from crossstream.storage.sorted_run import identities, newest, sort_rows
+from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
 
 _ALL = 1 << 62
 
@@ -60,46 +60,27 @@ class Buffer:
             keys = self.key.split(keys)[0]
         return hash_keys(keys, self.bits), keys
 
-    def of_keys(self, keys: Column) -> dict[str, Column] | None:
+    def of_keys(self, keys: Column) -> list[dict[str, Column]]:
         """The rows that may be those of these keys."""
         hashes, owners = self.places(keys)
         order = np.argsort(hashes, kind="stable")
         hashes, owners = hashes[order], take(owners, order)
-        heads = np.flatnonzero(np.append(True, np.diff(identities([hashes, owners])) != 0)[: len(hashes)])
+        heads = np.flatnonzero(begins_of(identities([hashes, owners])))
         found = self.store.view.scan(hashes[heads], take(owners, heads), _ALL)
-        parts = [take_all(part, np.flatnonzero(part["s"] >= self.store.horizon)) for _, part in found]
-        return concat_all(parts) if parts else None
+        return [take_all(part, np.flatnonzero(part["s"] >= self.store.horizon)) for _, part in found]
 
-    def until(self, time: int) -> dict[str, Column] | None:
+    def until(self, time: int) -> dict[str, Column]:
         """The rows whose time in the buffer is at most ``time``."""
-        parts = []
-        for run in self.store.view.segments():
-            if run.rows and run.reaches(self.store.horizon, time):
-                parts.append(
-                    take_all(
-                        run.columns, np.flatnonzero((run["s"] >= self.store.horizon) & (run["s"] <= time))
-                    )
-                )
-        if not any(len(part["h"]) for part in parts):
-            return None
-        rows = sort_rows(concat_all(parts))
-        return take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
+        return self.store.view.live_between(self.store.horizon, time)
 
     def held(self, keys: Column, time: int) -> Held:
         """The rows of these keys, and all until ``time``; each once, in no order."""
-        parts = [part for part in (self.of_keys(keys), self.until(time)) if part is not None]
-        if not parts:
-            return self.of(sort_rows(self._none()).columns)
-        rows = sort_rows(concat_all(parts))
+        rows = sort_rows(concat_all([*self.of_keys(keys), self.until(time)]))
         return self.of(take_all(rows.columns, np.flatnonzero(newest(rows.columns))))
 
     def all(self) -> Held:
         """All rows that wait."""
-        return self.of(self.until(_ALL) or self._none())
-
-    def _none(self) -> dict[str, Column]:
-        run = self.store.view.segments()[0]
-        return take_all(run.columns, np.empty(0, np.int64))
+        return self.of(self.until(_ALL))
 
     def of(self, columns: Columns) -> Held:
         """Rows of the store as changes, without a place in time."""
@@ -122,7 +103,6 @@ class Buffer:
             return
         own = rows.key.wire()
         hashes, owners = self.places(own)
-        nulls = pa.nulls(rows.rows, pa.large_binary())
         self.store.view.put(
             {
                 "h": hashes,
@@ -130,10 +110,12 @@ class Buffer:
                 "key": owners,
                 "key2": own,
                 "value": rows.value.wire(self.store.definition.value),
-                "old": nulls if rows.old is None else rows.old.wire(self.store.definition.value),
+                "old": null_rows(rows.rows)
+                if rows.old is None
+                else rows.old.wire(self.store.definition.value),
                 "ts": rows.ts,
                 "size": size,
-                "headers": nulls if rows.headers is None else rows.headers,
+                "headers": headers_in(rows),
                 "gone": np.full(rows.rows, gone, np.uint8),
             }
         )
@@ -192,7 +174,7 @@ class SuppressRunner(Runner):
         if moment is None:
             return
         due = self._buffer().until(moment - node.duration)
-        if due is not None:
+        if len(due["h"]):
             held = self._buffer().of(due)
             order = in_order(held.time, np.zeros(held.rows.rows), held.rows.key.wire())
             now = np.full(len(order), moment)
