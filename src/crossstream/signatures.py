@@ -155,3 +155,15 @@ def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool
     except ValueError:  # a builtin without a signature
         return True
     return True
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a function requires; None if it takes any number, or Python does not know."""
+    try:
+        parameters = own_signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional)

@@ -8,7 +8,7 @@ calls it. Sources: semantics 3.5 and 5.1.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -18,12 +18,11 @@ from crossstream.api.checks import (
     check_option,
     check_signature,
     settle_durations,
-    settle_offset_reset,
     settle_serdes,
     settled,
 )
 from crossstream.api.types import AsSerde, SerdeField
-from crossstream.durations import Duration
+from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
 from crossstream.serdes import Serde
@@ -31,6 +30,30 @@ from crossstream.signatures import check_partitions, keyword_settings, refuse_ca
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
 
 T = TypeVar("T")
+
+
+def settle_offset_reset(consumed: Any) -> None:
+    """Replaces where a source begins by a `timedelta` or a `datetime` in UTC, if it is no word.
+
+    Refuses (CS-101) other values, and (CS-110) durations that are negative or too fine.
+    """
+    given = consumed.offset_reset
+    if isinstance(given, datetime):
+        place: object = (
+            given.replace(tzinfo=timezone.utc) if given.tzinfo is None else given.astimezone(timezone.utc)
+        )
+    elif isinstance(given, timedelta) or (isinstance(given, str) and is_duration(given)):
+        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", error=TopologyError))
+    elif isinstance(given, str) and given in ("earliest", "latest"):
+        return
+    else:
+        raise TopologyError(
+            f"Consumed(offset_reset={given!r}) is not one of the choices",
+            code="CS-101",
+            where=caller_location(),
+            next="choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime",
+        )
+    object.__setattr__(consumed, "offset_reset", place)
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -21,7 +21,7 @@ from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, 
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined, settings_of
 from crossstream.columns.changes import Headers
-from crossstream.columns.functions import keyed, required_arguments
+from crossstream.columns.functions import keyed
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
@@ -35,6 +35,7 @@ from crossstream.graph.nodes import (
     StreamTableJoin,
 )
 from crossstream.serdes import Serde
+from crossstream.signatures import required_arguments
 from crossstream.typing import GlobalJoiner, KeySelector, ValueJoiner
 
 

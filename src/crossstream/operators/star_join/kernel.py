@@ -158,8 +158,6 @@ class _Entries:
 
 Kind = Literal["inner", "left"]
 
-_NONE = np.empty(0, np.int64)
-
 
 def resolve(
     kind: Kind,

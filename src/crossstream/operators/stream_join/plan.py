@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.graph.describe import has_new_key
 from crossstream.graph.names import store_names
 from crossstream.graph.nodes import StreamStreamJoin
+from crossstream.graph.traversal import has_new_key
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep

@@ -137,7 +137,8 @@ def records_of(
             order = np.lexsort((of_side ^ right_first(both.minor), both.minor, both.major))
         side = of_side[order]
         row = np.where(side == RIGHT, order - left.rows, order)
-    key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)
+    is_all = len(order) == both.rows and is_sorted(order)
+    key = both.key.wire() if is_all else take(both.key.wire(), order)
     there = np.concatenate([~one.value.missing() for one in sides])
     return Records(
         side,
@@ -152,10 +153,6 @@ def records_of(
         there[np.where(side == LEFT, row, sides[LEFT].rows + row)],
         batch,
     )
-
-
-def _is_all(order: np.ndarray, rows: int) -> bool:
-    return len(order) == rows and is_sorted(order)
 
 
 _IDENTITY = ("h", "s", "key", "n")
@@ -185,7 +182,10 @@ def closing(
         for number in pieces.stored(side) if rows.rows else ():
             if not pieces.runs[number].reaches(*rows.times):
                 continue
-            queries, found = _same_rows(pieces.runs[number], rows)
+            run = pieces.runs[number]
+            queries, found = run.match_range(rows["h"], rows["key"], rows["s"], rows["s"])
+            same = run["n"][found] == rows["n"][queries]
+            queries, found = queries[same], found[same]
             ts, n = rows["s"][queries], rows["n"][queries]
             trigger = times.first_after(window.closes(side, ts))
             parts.append((trigger, np.full(len(found), number), found, ts, n, np.full(len(found), side)))
@@ -210,13 +210,6 @@ def waits_on(waiting: Kept, side: int) -> bool:
 
 def _picked(run: Run, mask: np.ndarray) -> Run:
     return run if mask.all() else Run(take_all(run.columns, np.flatnonzero(mask)))
-
-
-def _same_rows(run: Run, wanted: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (wanted row, row of the run) of one identity."""
-    queries, rows = run.match_range(wanted["h"], wanted["key"], wanted["s"], wanted["s"])
-    same = run["n"][rows] == wanted["n"][queries]
-    return queries[same], rows[same]
 
 
 def put_records(

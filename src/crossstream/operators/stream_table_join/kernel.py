@@ -31,13 +31,7 @@ from crossstream.columns.order import (
     running_maximum_of,
 )
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.table.kernel import (
-    as_stored,
-    find_versions,
-    headers_at,
-    latest_versions,
-    lookup,
-)
+from crossstream.operators.table.kernel import as_stored, find_versions, headers_at, latest_versions, lookup
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
