@@ -286,7 +286,7 @@ class Sessions:
         other = begins_of(k)
         reach = running_maximum_of(e, np.flatnonzero(other))
         begins = other | np.append(True, s[1:] - self.gap > reach[:-1])
-        return (np.cumsum(begins) - 1)[places_of(order, len(order))]
+        return np.asarray((np.cumsum(begins) - 1)[places_of(order, len(order))])
 
 
 def _none(rows: Changes) -> Changes:
