@@ -61,6 +61,12 @@ class GlobalTable(Protocol):
     @property
     def value(self) -> Serde | None: ...
 
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
+        """The value of each key just before a moment; null where there is no row, or a function failed."""
+        ...
+
     def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
         """The row of each key just before a moment."""
         ...
@@ -91,6 +97,17 @@ class WholeTable:
     key: Serde | None
     value: Serde | None
 
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
+        """A row that several records look up is there, and will be decoded, once."""
+        match = self._match(hashes, keys, major, minor)
+        first = begins_of(match.segment, match.row)
+        if first.all():
+            return Values(self.value, wire=match.gather("value")), []
+        once = Match(match.segments, match.segment[first], match.row[first])
+        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1), []
+
     def some_key(self) -> Values | None:
         before = (some_key(view, self.key) for view in self.views)
         fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
@@ -111,14 +128,8 @@ class WholeTable:
         return self.rows(hashes, keys, never, never)
 
     def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
-        """A row that several records look up is there, and will be decoded, once."""
         match = self._match(hashes, keys, major, minor)
-        first = begins_of(match.segment, match.row)
-        if first.all():
-            values = Values(self.value, wire=match.gather("value"))
-        else:
-            once = Match(match.segments, match.segment[first], match.row[first])
-            values = Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+        values = Values(self.value, wire=match.gather("value"))
         keeps = bool(self.views) and "headers" in self.views[0].layout.names
         headers = match.gather("headers") if keeps else None
         return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
@@ -285,7 +296,9 @@ def look_up(
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
-    rows, of_rows, unresolved = _rows(records, asking, Values(table.key, wire=keys), table, bits)
+    rows, of_rows, unresolved = _rows(
+        records, asking, Values(table.key, wire=keys), table, bits, headers in ("right", "both")
+    )
     failures += unresolved
     failed[[failure.row for failure in unresolved]] = True
     found, asked = ~rows.missing(), Asked()
@@ -308,7 +321,7 @@ def look_up(
 
 
 def _rows(
-    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int
+    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int, with_headers: bool
 ) -> tuple[Values, Column | None, list[Failure]]:
     """The row that each record finds, null where it finds none; its headers; the records that a view failed on."""
     if not len(asking):
@@ -317,9 +330,13 @@ def _rows(
     hashes = hash_keys(wire, bits)
     order = stable_order(hashes)
     asked = asking[order]
-    looked = table.rows(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
+    at = hashes[order], wire.take(order), records.major[asked], records.minor[asked]
+    of_rows = None
+    if with_headers:
+        looked = table.rows(*at)
+        found, of_rows, failures = looked.rows.values, looked.rows.headers, looked.failures
+    else:
+        found, failures = table.values(*at)
     index = places_of(asked, records.rows)
-    failures = [failure.at(asked[failure.row]) for failure in looked.failures]
-    of_rows = looked.rows.headers
-    of_rows = None if of_rows is None else take_or_null(of_rows, index)
-    return looked.rows.values.take(index), of_rows, failures
+    failures = [failure.at(asked[failure.row]) for failure in failures]
+    return found.take(index), None if of_rows is None else take_or_null(of_rows, index), failures

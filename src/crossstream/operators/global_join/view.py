@@ -45,6 +45,12 @@ class View:
     def key(self) -> Serde | None:
         return self.left.key
 
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
+        looked = self.rows(hashes, keys, major, minor)
+        return looked.rows.values, looked.failures
+
     def before(self, hashes: np.ndarray, keys: Column) -> Looked:
         never = np.full(len(hashes), _FIRST)
         return self.rows(hashes, keys, never, never)
