@@ -33,10 +33,15 @@ if TYPE_CHECKING:
     )
     from crossstream.api.processors import KeyValueStore, VersionedStore, WindowStore
     from crossstream.api.stream import KStream
-    from crossstream.api.suppression import Suppressed
     from crossstream.api.table import KTable
     from crossstream.api.topology import Topology
-    from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+    from crossstream.api.windows import (
+        SessionWindows,
+        SlidingWindows,
+        Suppressed,
+        TimeWindows,
+        UnlimitedWindows,
+    )
     from crossstream.cli.application import run
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
@@ -53,8 +58,7 @@ if TYPE_CHECKING:
         TopologyError,
     )
     from crossstream.once import BatchMark, once_in
-    from crossstream.operators.process.context import ProcessorContext
-    from crossstream.operators.process.record import Record
+    from crossstream.operators.process.context import ProcessorContext, Record
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
     from crossstream.serdes.windowed import Windowed
@@ -134,10 +138,9 @@ _HOMES = {
     "StreamJoined TableJoined",
     "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
     "crossstream.api.stream": "KStream",
-    "crossstream.api.suppression": "Suppressed",
     "crossstream.api.global_table": "GlobalKTable",
     "crossstream.api.table": "KTable",
-    "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
+    "crossstream.api.windows": "SessionWindows SlidingWindows Suppressed TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
     "crossstream.cli.application": "run",
     "crossstream.columns.functions": "keyed",
@@ -145,8 +148,7 @@ _HOMES = {
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
     "crossstream.once": "BatchMark once_in",
-    "crossstream.operators.process.context": "ProcessorContext",
-    "crossstream.operators.process.record": "Record",
+    "crossstream.operators.process.context": "ProcessorContext Record",
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
     "crossstream.serdes.windowed": "Windowed",

@@ -12,10 +12,9 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.api.draft import Draft
+from crossstream.api.draft import Draft, leading_to
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Named
-from crossstream.api.previews import leading_to
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.config import StreamsConfig
@@ -23,7 +22,7 @@ from crossstream.errors import ConfigError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import FrameSource, Source, StoreSpec
-from crossstream.operators.process.record import Record
+from crossstream.operators.process.context import Record
 from crossstream.query.store import StoreReader
 from crossstream.records import PRODUCER_RECORDS
 from crossstream.serdes.windowed import Windowed

@@ -8,12 +8,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeGuard, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
 from crossstream.errors import CrossStreamError, TopologyError, caller_location
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
@@ -56,6 +57,11 @@ def refuse_calls(
         return call
 
     return decorate
+
+
+def called_as(other: F) -> Callable[[Callable[..., Any]], F]:
+    """Says to type checkers that a method is called as another one, which has overloads."""
+    return lambda function: cast(F, function)
 
 
 def settings_refusal(
@@ -149,3 +155,15 @@ def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool
     except ValueError:  # a builtin without a signature
         return True
     return True
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a function requires; None if it takes any number, or Python does not know."""
+    try:
+        parameters = own_signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional)

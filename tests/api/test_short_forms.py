@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.api.short_forms import as_serde
+from crossstream.api.types import as_serde
 from tests.api.cases import node_of, refused, serde_names
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import crossstream as cs
-from crossstream.graph.describe import sub_topologies
+from crossstream.graph.traversal import sub_topologies
 from tests.golden.topologies import TOPOLOGIES
 
 FOLDER = Path(__file__).parent / "topologies"

@@ -28,9 +28,7 @@ TRANSPORT = {
 }
 """Spark's own transport of functions, from the driver to its workers: the files that may have to do with pickles."""
 
-BUILDING = {
-    "api/agg_expressions.py": "the parts of an expression of the user's own program, while it builds a topology"
-}
+BUILDING = {"api/agg.py": "the parts of an expression of the user's own program, while it builds a topology"}
 """Files that take expressions apart that the program has just made."""
 
 

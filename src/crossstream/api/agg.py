@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
 from crossstream import serdes
-from crossstream.agg import Aggregation
-from crossstream.api.agg_expressions import as_aggregation
+from crossstream.agg import Aggregation, Field
 from crossstream.api.checks import function_of
 from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
-from crossstream.columns.functions import Function, other_rows, plain, select
+from crossstream.columns.functions import Function, other_rows, plain, select, serialized
 from crossstream.errors import CrossStreamError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 
@@ -145,3 +147,72 @@ def _check_json(dtype: pl.Struct) -> None:
 
 def _misfit(what: str, step: str) -> TopologyError:
     return TopologyError(what, code="CS-114", where=caller_location("agg"), next=step)
+
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {"Sum": "sum", "Mean": "mean", "Min": "min", "Max": "max", "Count": "count"}
+)
+
+_Term = tuple[Kind, Field | None]
+_Place = Callable[[_Term], Any]
+"""What stands for a term in the JSON."""
+
+
+def as_aggregation(expression: pl.Expr) -> Aggregation | None:
+    """The aggregates in an expression, and what it makes of them; None if it has none that are known."""
+    parts = serialized(expression)
+    terms: list[_Term] = []
+
+    def found(term: _Term) -> Any:
+        terms.append(term)
+        return None
+
+    try:
+        _replaced(parts, found)
+    except pl.exceptions.PolarsError:
+        return None
+
+    def made(columns: Sequence[pl.Expr]) -> pl.Expr:
+        names = iter([column.meta.output_name() for column in columns])
+        return _expression(_replaced(parts, lambda term: _column(term, next(names))))
+
+    return Aggregation(terms, made) if terms else None
+
+
+def _column(term: _Term, name: str) -> Any:
+    column = pl.col(name).fill_null(0) if term[0] == "sum" else pl.col(name)
+    return serialized(column)
+
+
+def _replaced(node: Any, place: _Place) -> Any:
+    """The JSON with something else in place of each aggregate."""
+    if node == "Len":
+        return place(("count", None))
+    if isinstance(node, list):
+        return [_replaced(one, place) for one in node]
+    if not isinstance(node, dict):
+        return node
+    term = _term(node.get("Agg"))
+    if term is not None:
+        return place(term)
+    return {name: one if name == "Literal" else _replaced(one, place) for name, one in node.items()}
+
+
+def _term(call: Any) -> _Term | None:
+    if not isinstance(call, dict) or len(call) != 1:
+        return None
+    name, given = next(iter(call.items()))
+    if name not in _KINDS:
+        return None
+    if isinstance(given, list):  # of a count, before Polars 2
+        given = dict(zip(("input", "include_nulls"), given, strict=False))
+    options = given if isinstance(given, dict) and "input" in given else {"input": given}
+    if options.get("propagate_nans"):
+        return None
+    if options.get("include_nulls"):
+        return "count", None
+    return _KINDS[name], _expression(options["input"])
+
+
+def _expression(parts: Any) -> pl.Expr:
+    return pl.Expr.deserialize(io.StringIO(json.dumps(parts)), format="json")

@@ -13,12 +13,11 @@ from crossstream import serdes
 from crossstream.api.checks import agreed, check_option, check_topic
 from crossstream.api.draft import Draft
 from crossstream.api.global_table import GlobalKTable
-from crossstream.api.options import Consumed, Materialized, materialized_of
-from crossstream.api.short_forms import AsSerde, settings_of
+from crossstream.api.options import Consumed, Materialized, materialized_of, settings_of
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
-from crossstream.api.types import typed
+from crossstream.api.types import AsSerde, typed
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind

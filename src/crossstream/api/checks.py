@@ -10,15 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 import polars as pl
 
-from crossstream.api.short_forms import TYPES, as_serde
-from crossstream.api.types import Inputs, checked_predicate, named_field, typed
+from crossstream.api.types import TYPES, Inputs, as_serde, checked_predicate, named_field, typed
+from crossstream.columns.changes import Headers
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
-from crossstream.columns.headers import Headers
 from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
@@ -80,30 +78,6 @@ def settle_timestamp(option: object, setting: str) -> None:
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
     object.__setattr__(option, setting, settled)
-
-
-def settle_offset_reset(consumed: Any) -> None:
-    """Replaces where a source begins by a `timedelta` or a `datetime` in UTC, if it is no word.
-
-    Refuses (CS-101) other values, and (CS-110) durations that are negative or too fine.
-    """
-    given = consumed.offset_reset
-    if isinstance(given, datetime):
-        place: object = (
-            given.replace(tzinfo=timezone.utc) if given.tzinfo is None else given.astimezone(timezone.utc)
-        )
-    elif isinstance(given, timedelta) or (isinstance(given, str) and is_duration(given)):
-        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", error=TopologyError))
-    elif isinstance(given, str) and given in ("earliest", "latest"):
-        return
-    else:
-        raise TopologyError(
-            f"Consumed(offset_reset={given!r}) is not one of the choices",
-            code="CS-101",
-            where=caller_location(),
-            next="choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime",
-        )
-    object.__setattr__(consumed, "offset_reset", place)
 
 
 def settled(setting: Duration | Timestamp) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from crossstream.api.checks import REQUIRED, function_of
-from crossstream.api.draft import OPERATORS, check_same_builder, child, given_name
+from crossstream.api.draft import OPERATORS, Previewed, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
-from crossstream.api.previews import Previewed
 from crossstream.api.table_joins import table_join_refusal
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import GlobalJoin, JoinKind

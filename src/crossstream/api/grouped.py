@@ -7,7 +7,7 @@ None deletes the group's row. Sources: semantics 3.4, KIP-150 (cogroup), KIP-825
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import polars as pl
@@ -24,9 +24,8 @@ from crossstream.api.checks import (
     needed_key,
 )
 from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
-from crossstream.api.options import Grouped, Materialized, Named, materialized_of
-from crossstream.api.short_forms import AsSerde, settings_of
-from crossstream.api.types import declared_key
+from crossstream.api.options import Grouped, Materialized, Named, materialized_of, settings_of
+from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
 from crossstream.columns.functions import Function
 from crossstream.durations import Duration
@@ -40,28 +39,46 @@ T = TypeVar("T")
 _Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows | Duration
 
 
-class _Grouping(Handle, Generic[T]):
-    """What all groupings share: the grouped nodes, the serde of the groups' keys, and windows if there are any.
+@dataclass(frozen=True, slots=True)
+class Groups(Generic[T]):
+    """What is grouped: the nodes, the serdes of the groups' keys and of the values, and windows if there are any.
 
     ``table``: makes the `KTable` of a node.
     """
 
-    __slots__ = ("_emit_final", "_groups", "_key", "_made_table", "_values", "_windows")
+    table: Callable[[Draft, Node], T]
+    nodes: tuple[Node, ...]
+    key: Serde
+    values: tuple[Serde | None, ...]
+    windows: WindowSpec | None = None
+    emit_final: bool = False
 
-    def __init__(
-        self,
-        draft: Draft,
-        table: Callable[[Draft, Node], T],
-        nodes: tuple[Node, ...],
-        key: Serde,
-        values: tuple[Serde | None, ...],
-        windows: WindowSpec | None = None,
-        emit_final: bool = False,
-    ) -> None:
-        super().__init__(draft, nodes[0])
-        self._made_table = table
-        self._groups, self._key, self._values = nodes, key, values
-        self._windows, self._emit_final = windows, emit_final
+    @property
+    def are_sessions(self) -> bool:
+        return self.windows is not None and self.windows.kind == "session"
+
+    def windowed(self, windows: Any, emit: Any) -> Groups[T]:
+        """The groups in windows. Raises CS-101 and CS-110 for settings of `GroupedKStream.windowed_by`."""
+        check_choice("windowed_by", "emit", emit, ("update", "close"))
+        spec = windows_of(windows)
+        if emit == "close" and spec.kind == "unlimited":
+            raise TopologyError(
+                "a window without an end never closes, so nothing would come out",
+                code="CS-110",
+                where=caller_location("windowed_by"),
+                next='leave emit="close" out, or choose windows that end',
+            )
+        return replace(self, windows=spec, emit_final=emit == "close")
+
+
+class _Grouping(Handle, Generic[T]):
+    """What all groupings share."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, draft: Draft, groups: Groups[T]) -> None:
+        super().__init__(draft, groups.nodes[0])
+        self._groups = groups
 
     def _table(
         self,
@@ -70,10 +87,10 @@ class _Grouping(Handle, Generic[T]):
         materialized: Materialized | None,
         **attributes: Any,
     ) -> T:
-        name = given_name(operator, named)
+        name, groups = given_name(operator, named), self._groups
         option = check_option(operator, "materialized", materialized, Materialized)
         asked = option or Materialized()
-        group_key = needed_key(operator, self._key, asked.key, "Grouped(key=…)")
+        group_key = needed_key(operator, groups.key, asked.key, "Grouped(key=…)")
         value = attributes.pop("value")
         key = self._result_key(group_key)
         made = child(
@@ -82,23 +99,23 @@ class _Grouping(Handle, Generic[T]):
             operator,
             self._node,
             name,
-            *self._groups[1:],
+            *groups.nodes[1:],
             shape="table",
             key=key,
             key_type=None,
             value=value,
             operator=operator,
             group_key=group_key,
-            group_values=self._values,
-            windows=self._windows,
-            emit_final=self._emit_final,
+            group_values=groups.values,
+            windows=groups.windows,
+            emit_final=groups.emit_final,
             store=None if option is None else asked.spec(group_key, value),
             **attributes,
         )
-        return self._made_table(self._draft, made)
+        return groups.table(self._draft, made)
 
     def _result_key(self, key: Serde) -> Serde:
-        windows = self._windows
+        windows = self._groups.windows
         if windows is None:
             return key
         if windows.kind == "session":
@@ -117,15 +134,14 @@ class _Grouping(Handle, Generic[T]):
         materialized: Materialized | None,
     ) -> T:
         check_signature("aggregate", "initializer", initializer, (), optional=False)
-        sessions = self._windows is not None and self._windows.kind == "session"
-        if sessions and merger is None:
+        if self._groups.are_sessions and merger is None:
             raise TopologyError(
                 "aggregate over sessions needs a merger: a record may join two sessions to one",
                 code="CS-104",
                 where=caller_location("aggregate"),
                 next="pass merger=lambda left, right: …, which makes one aggregate of two",
             )
-        if merger is not None and not sessions:
+        if merger is not None and not self._groups.are_sessions:
             raise TopologyError(
                 "only sessions are merged, and these are not sessions",
                 code="CS-104",
@@ -192,7 +208,7 @@ class _Counting(_Grouping[T]):
         if isinstance(store, Aggregation | pl.Expr):
             columns, store = {"store": store, **columns}, None
         materialized = asked = materialized_of("agg", materialized, store)
-        node = replace(self._node, key=self._key, value=self._values[0] or self._node.value)
+        node = replace(self._node, key=self._groups.key, value=self._groups.values[0] or self._node.value)
         found = aggregates_of(columns, node)
         made = serdes.json(found.dtype)
         value = (asked.value if asked is not None else None) or made
@@ -202,7 +218,7 @@ class _Counting(_Grouping[T]):
         self, named: Any, materialized: Any, store: str | None, value: AsSerde | None, **functions: Any
     ) -> T:
         asked = materialized_of("reduce", materialized, store, value)
-        kept = (asked or Materialized()).value or self._values[0] or self._node.value
+        kept = (asked or Materialized()).value or self._groups.values[0] or self._node.value
         value_type = None if kept is not None else self._node.value_type
         return self._table("reduce", named, asked, value=kept, value_type=value_type, **functions)
 
@@ -231,7 +247,7 @@ class _AggregatedStream(_Counting[T]):
         <KTable amounts.reduce>
         """
         function = self._function("reduce", "reducer", reducer, ("aggregate", "value"))
-        merger = function if self._windows is not None and self._windows.kind == "session" else None
+        merger = function if self._groups.are_sessions else None
         return self._reduce(named, materialized, store, value, adders=(function,), merger=merger)
 
     def aggregate(
@@ -297,10 +313,7 @@ class GroupedKStream(_AggregatedStream[T]):
         >>> clicks.group_by_key().windowed_by(TimeWindows(size="1 hour", advance="10 minutes")).count()
         <KTable clicks.count>
         """
-        spec, final = _windows(windows, emit)
-        return WindowedKStream(
-            self._draft, self._made_table, self._groups, self._key, self._values, spec, final
-        )
+        return WindowedKStream(self._draft, self._groups.windowed(windows, emit))
 
     def cogroup(self, aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[T]:
         """Begins to aggregate several grouped streams into one table: ``aggregator`` adds this stream's values.
@@ -314,9 +327,7 @@ class GroupedKStream(_AggregatedStream[T]):
         <KTable bought.aggregate>
         """
         adder = self._function("cogroup", "aggregator", aggregator, ("aggregate", "value"))
-        return CogroupedKStream(
-            self._draft, self._made_table, self._groups, self._key, self._values, adders=(adder,)
-        )
+        return CogroupedKStream(self._draft, self._groups, (adder,))
 
 
 class CogroupedKStream(_Grouping[T]):
@@ -330,8 +341,8 @@ class CogroupedKStream(_Grouping[T]):
 
     __slots__ = ("_adders",)
 
-    def __init__(self, *grouping: Any, adders: tuple[Function, ...]) -> None:
-        super().__init__(*grouping)
+    def __init__(self, draft: Draft, groups: Groups[T], adders: tuple[Function, ...]) -> None:
+        super().__init__(draft, groups)
         self._adders = adders
 
     def cogroup(
@@ -346,24 +357,17 @@ class CogroupedKStream(_Grouping[T]):
                 next="group it first: stream.group_by_key()",
             )
         check_same_builder("cogroup", self._draft, grouped._draft)
-        needed_key("cogroup", self._key, grouped._key, "Grouped(key=…)")
+        mine, theirs = self._groups, grouped._groups
+        needed_key("cogroup", mine.key, theirs.key, "Grouped(key=…)")
         adder = grouped._function("cogroup", "aggregator", aggregator, ("aggregate", "value"))
-        return CogroupedKStream(
-            self._draft,
-            self._made_table,
-            (*self._groups, *grouped._groups),
-            self._key,
-            (*self._values, *grouped._values),
-            adders=(*self._adders, adder),
-        )
+        both = replace(mine, nodes=(*mine.nodes, *theirs.nodes), values=(*mine.values, *theirs.values))
+        return CogroupedKStream(self._draft, both, (*self._adders, adder))
 
     def windowed_by(
         self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
     ) -> CogroupedKStream[T]:
         """The groups in windows of time, as `GroupedKStream.windowed_by`."""
-        spec, final = _windows(windows, emit)
-        grouping = (self._draft, self._made_table, self._groups, self._key, self._values, spec, final)
-        return CogroupedKStream(*grouping, adders=self._adders)
+        return CogroupedKStream(self._draft, self._groups.windowed(windows, emit), self._adders)
 
     def aggregate(
         self,
@@ -451,19 +455,6 @@ class GroupedKTable(_Counting[T]):
             "adders": (self._function(operator, "adder", adder, arguments),),
             "subtractor": self._function(operator, "subtractor", subtractor, arguments),
         }
-
-
-def _windows(windows: Any, emit: Any) -> tuple[WindowSpec, bool]:
-    check_choice("windowed_by", "emit", emit, ("update", "close"))
-    spec = windows_of(windows)
-    if emit == "close" and spec.kind == "unlimited":
-        raise TopologyError(
-            "a window without an end never closes, so nothing would come out",
-            code="CS-110",
-            where=caller_location("windowed_by"),
-            next='leave emit="close" out, or choose windows that end',
-        )
-    return spec, emit == "close"
 
 
 def grouped_of(operator: str, grouped: Grouped | None, key: AsSerde | None, value: AsSerde | None) -> Grouped:

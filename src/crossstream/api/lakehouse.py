@@ -1,4 +1,4 @@
-"""The checks of `to_delta` and `to_iceberg`, and the node that they make."""
+"""`to_delta` and `to_iceberg` of streams and tables: their checks, and the node that they make."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from crossstream.api.checks import known_serdes
-from crossstream.api.draft import Draft, child, given_name
+from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
 from crossstream.columns.flat import Format, NoSuchColumn, layout_of
 from crossstream.errors import ConfigError, SerdeError, TopologyError, caller_location
-from crossstream.graph.nodes import Node, TableSink
+from crossstream.graph.nodes import TableSink, ToStream
 from crossstream.serdes import Serde
 
 Key: TypeAlias = str | Sequence[str] | None
@@ -24,52 +24,111 @@ OWN_KEY = "key"
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
-def table_sink(
-    draft: Draft,
-    parent: Node,
-    form: Format,
-    table: object,
-    *,
-    upserts: bool,
-    key: object,
-    timestamp: object,
-    schema_mode: object,
-    named: Named | None,
-    options: Mapping[str, str] | None,
-    partition_by: Sequence[str] | str = (),
-) -> None:
-    """Adds a sink. Raises `TopologyError` CS-101, CS-113 and CS-140, `SerdeError` CS-404, `ConfigError` CS-201."""
-    operator = f"to_{form}"
-    name = given_name(operator, named)
-    _check_installed(operator, form)
-    place = _place(operator, form, table)
-    if schema_mode not in (None, "merge"):
-        raise _wrong(
-            operator,
-            f'schema_mode={schema_mode!r} is not "merge"',
-            'write schema_mode="merge", or leave it out',
-        )
-    if timestamp is not None and not (isinstance(timestamp, str) and timestamp):
-        raise _wrong(operator, f"timestamp={timestamp!r} is not the name of a column", 'write timestamp="ts"')
-    step = "put repartition(Repartitioned({})) before it"
-    key_serde, value = known_serdes(operator, parent.key, parent.value, step)
-    keys = _key_names(operator, key, key_serde, upserts=upserts)
-    _check_declared(operator, value, "values")
-    if keys != ():
-        _check_declared(operator, key_serde, "keys")
-    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    settings: dict[str, Any] = {
-        "form": form,
-        "table": place,
-        "upserts": upserts,
-        "keys": keys,
-        "timestamp": timestamp,
-        "merges_schema": schema_mode == "merge",
-        "partition_by": partitions,
-        "options": dict(options or {}),
-    }
-    _check_columns(operator, settings, key_serde, value)
-    child(draft, TableSink, operator, parent, name, key=key_serde, value=value, shape="none", **settings)
+class WrittenToTables(Previewed):
+    """The methods that write a stream or a table into Delta and Iceberg tables."""
+
+    __slots__ = ()
+
+    def to_delta(
+        self,
+        path: str | PathLike[str],
+        *,
+        key: Key = OWN_KEY,
+        timestamp: str | None = None,
+        schema_mode: SchemaMode = None,
+        partition_by: Sequence[str] | str = (),
+        storage_options: Mapping[str, str] | None = None,
+        named: Named | None = None,
+    ) -> None:
+        """Writes into a Delta table, each batch once: of a stream it appends every record, of a `KTable` every change
+        is an upsert by the key, or a delete.
+
+        ``path``: a folder or a URI; the table is created if it is missing. The fields of a value are columns; a value
+        of another type is the column ``value``. ``key``: the name of the key's column; or of each field of a
+        key that is a struct, which keep their own names without it; of a stream ``key=None`` leaves the key out.
+        ``timestamp``: a name for a column of timestamps. ``schema_mode="merge"`` adds columns that the table does not
+        have. ``partition_by``: columns, of a table that is created. ``storage_options``: those of ``deltalake``.
+
+        A batch is one commit of the table, which has its number: a batch that comes again after a crash is skipped.
+        Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
+        valid, `SerdeError` CS-404 for types that Delta does not have, `ConfigError` CS-201 without ``deltalake``. At
+        the start `SinkError`: CS-654 for a table with other columns or another key, CS-665 if it cannot be opened.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
+        >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.to_delta("lake/orders", key="order_id", timestamp="changed_at")
+        """
+        self._to_table("delta", path, storage_options, key, timestamp, schema_mode, named, partition_by)
+
+    def to_iceberg(
+        self,
+        identifier: str,
+        catalog: Mapping[str, str],
+        *,
+        key: Key = OWN_KEY,
+        timestamp: str | None = None,
+        schema_mode: SchemaMode = None,
+        named: Named | None = None,
+    ) -> None:
+        """Writes into an Iceberg table, each batch once: records of a stream, or changes of a `KTable`, as `to_delta`.
+
+        ``identifier``: namespace and name. ``catalog``: the properties of a PyIceberg catalog, such as ``type`` and
+        ``uri``; ``name`` is its name, by default "default". A batch is one snapshot; of a `KTable` it rewrites the data
+        files that have rows of its keys. Needs ``crossstream[iceberg]``.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
+        >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.to_iceberg("shop.orders", {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "lake"})
+        """
+        self._to_table("iceberg", identifier, catalog, key, timestamp, schema_mode, named)
+
+    def _to_table(
+        self,
+        form: Format,
+        table: object,
+        options: Mapping[str, str] | None,
+        key: object,
+        timestamp: object,
+        schema_mode: object,
+        named: Named | None,
+        partition_by: Sequence[str] | str = (),
+    ) -> None:
+        parent, upserts = self._node, self._node.shape == "table"
+        if upserts:
+            parent = child(self._draft, ToStream, "to_stream", parent, shape="stream")
+        operator = f"to_{form}"
+        name = given_name(operator, named)
+        _check_installed(operator, form)
+        place = _place(operator, form, table)
+        if schema_mode not in (None, "merge"):
+            step = 'write schema_mode="merge", or leave it out'
+            raise _wrong(operator, f'schema_mode={schema_mode!r} is not "merge"', step)
+        if timestamp is not None and not (isinstance(timestamp, str) and timestamp):
+            what = f"timestamp={timestamp!r} is not the name of a column"
+            raise _wrong(operator, what, 'write timestamp="ts"')
+        step = "put repartition(Repartitioned({})) before it"
+        key_serde, value = known_serdes(operator, parent.key, parent.value, step)
+        keys = _key_names(operator, key, key_serde, upserts=upserts)
+        _check_declared(operator, value, "values")
+        if keys != ():
+            _check_declared(operator, key_serde, "keys")
+        settings: dict[str, Any] = {
+            "form": form,
+            "table": place,
+            "upserts": upserts,
+            "keys": keys,
+            "timestamp": timestamp,
+            "merges_schema": schema_mode == "merge",
+            "partition_by": (partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            "options": dict(options or {}),
+        }
+        _check_columns(operator, settings, key_serde, value)
+        serdes = {"key": key_serde, "value": value}
+        child(self._draft, TableSink, operator, parent, name, shape="none", **serdes, **settings)
 
 
 def _check_installed(operator: str, form: Format) -> None:

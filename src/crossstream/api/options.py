@@ -7,9 +7,10 @@ calls it. Sources: semantics 3.5 and 5.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from crossstream.api.checks import (
     check_choice,
@@ -17,17 +18,42 @@ from crossstream.api.checks import (
     check_option,
     check_signature,
     settle_durations,
-    settle_offset_reset,
     settle_serdes,
     settled,
 )
-from crossstream.api.short_forms import AsSerde, SerdeField, settings_of
-from crossstream.durations import Duration
+from crossstream.api.types import AsSerde, SerdeField
+from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
 from crossstream.serdes import Serde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
+
+T = TypeVar("T")
+
+
+def settle_offset_reset(consumed: Any) -> None:
+    """Replaces where a source begins by a `timedelta` or a `datetime` in UTC, if it is no word.
+
+    Refuses (CS-101) other values, and (CS-110) durations that are negative or too fine.
+    """
+    given = consumed.offset_reset
+    if isinstance(given, datetime):
+        place: object = (
+            given.replace(tzinfo=timezone.utc) if given.tzinfo is None else given.astimezone(timezone.utc)
+        )
+    elif isinstance(given, timedelta) or (isinstance(given, str) and is_duration(given)):
+        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", error=TopologyError))
+    elif isinstance(given, str) and given in ("earliest", "latest"):
+        return
+    else:
+        raise TopologyError(
+            f"Consumed(offset_reset={given!r}) is not one of the choices",
+            code="CS-101",
+            where=caller_location(),
+            next="choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime",
+        )
+    object.__setattr__(consumed, "offset_reset", place)
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -139,6 +165,27 @@ class Materialized:
         return StoreSpec(self.store, key, value, history, retention)
 
 
+def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **short: Any) -> T | None:
+    """The option object with the settings that are given by keyword; None if neither is given.
+
+    Raises CS-101 for a setting that both give, and whatever ``kind`` refuses.
+    """
+    given = {name: value for name, value in short.items() if value is not None}
+    if not given:
+        return option
+    for name in given:
+        if option is not None and getattr(option, name) is not None:
+            raise TopologyError(
+                f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)",
+                code="CS-101",
+                where=caller_location(operator),
+                next="keep one of them",
+            )
+    if option is None:
+        return kind(**given)
+    return replace(option, **given)  # type: ignore[type-var]
+
+
 def produced_of(
     operator: str, produced: Produced | None, key: AsSerde | None, value: AsSerde | None
 ) -> Produced:
@@ -148,10 +195,7 @@ def produced_of(
 
 
 def materialized_of(
-    operator: str,
-    materialized: Materialized | None,
-    store: str | None = None,
-    value: AsSerde | None = None,
+    operator: str, materialized: Materialized | None, store: str | None = None, value: AsSerde | None = None
 ) -> Materialized | None:
     """``materialized``, with the store and the serde of the values that are given by keyword."""
     option = check_option(operator, "materialized", materialized, Materialized)

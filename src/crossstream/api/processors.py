@@ -19,10 +19,9 @@ from crossstream.api.checks import (
     settle_serdes,
     settled,
 )
-from crossstream.api.draft import child, given_name
+from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
-from crossstream.api.previews import Previewed
-from crossstream.api.short_forms import SerdeField
+from crossstream.api.types import SerdeField
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Deduplicate, Process, ProcessorStore, TransformBatches

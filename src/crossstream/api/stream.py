@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,8 +18,8 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import child, given_name
-from crossstream.api.grouped import GroupedKStream, group_key, grouped_of
-from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
+from crossstream.api.grouped import GroupedKStream, Groups, group_key, grouped_of
+from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import (
     Grouped,
@@ -33,18 +32,18 @@ from crossstream.api.options import (
     StreamJoined,
     materialized_of,
     produced_of,
+    settings_of,
 )
 from crossstream.api.processors import Processing
-from crossstream.api.short_forms import AsSerde, settings_of
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
-from crossstream.api.types import declared_key, declared_value, type_of_items
+from crossstream.api.types import AsSerde, declared_key, declared_value, type_of_items
+from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
-from crossstream.columns.headers import Headers
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
 from crossstream.serdes.registry import written_to
-from crossstream.signatures import fits_call, refuse_calls, settings_refusal
+from crossstream.signatures import called_as, fits_call, refuse_calls, settings_refusal
 from crossstream.typing import (
     Action,
     BatchFunction,
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Processing):
+class KStream(Processing, WrittenToTables):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -310,11 +309,7 @@ class KStream(Processing):
         return KTable(self._draft, made)
 
     def group_by_key(
-        self,
-        grouped: Grouped | None = None,
-        *,
-        key: AsSerde | None = None,
-        value: AsSerde | None = None,
+        self, grouped: Grouped | None = None, *, key: AsSerde | None = None, value: AsSerde | None = None
     ) -> GroupedKStream[KTable]:
         """Groups the records by their keys, to be counted or aggregated.
 
@@ -361,7 +356,7 @@ class KStream(Processing):
         from crossstream.api.table import KTable
 
         key = group_key(operator, node, option, by_field=by_field)
-        return GroupedKStream(self._draft, KTable, (node,), key, (option.value,))
+        return GroupedKStream(self._draft, Groups(KTable, (node,), key, (option.value,)))
 
     @overload
     def join(
@@ -489,70 +484,8 @@ class KStream(Processing):
             headers=headers,
         )
 
-    @overload
-    def left_join(
-        self,
-        other: KStream,
-        joiner: ValueJoiner | None,
-        windows: JoinWindows,
-        stream_joined: StreamJoined | None = None,
-        *,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream: ...
-
-    @overload
-    def left_join(
-        self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
-        *,
-        within: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream: ...
-
-    @overload
-    def left_join(
-        self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
-        *,
-        before: Duration,
-        after: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream: ...
-
-    @overload
-    def left_join(
-        self,
-        other: KTable,
-        joiner: ValueJoiner | None = None,
-        joined: Joined | None = None,
-        *,
-        grace: Duration | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream: ...
-
-    @overload
-    def left_join(
-        self,
-        other: GlobalKTable,
-        joiner: GlobalJoiner | None = None,
-        *,
-        key_selector: KeySelector,
-        named: Named | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream: ...
-
-    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
+    @called_as(join)
+    @refuse_calls(stream_join_refusal)
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
@@ -749,75 +682,6 @@ class KStream(Processing):
             "with_mark": with_mark,
         }
         self._child(graph.FrameSink, "for_each_batch", named, **attributes)
-
-    def to_delta(
-        self,
-        path: str | PathLike[str],
-        *,
-        key: Key = OWN_KEY,
-        timestamp: str | None = None,
-        schema_mode: SchemaMode = None,
-        partition_by: Sequence[str] | str = (),
-        storage_options: Mapping[str, str] | None = None,
-        named: Named | None = None,
-    ) -> None:
-        """Appends every record to a Delta table, each batch once.
-
-        A batch is one commit of the table. ``key=None`` leaves the key out. A null value gives nulls. Otherwise as
-        `KTable.to_delta`.
-
-        >>> import polars as pl
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
-        >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=order))
-        >>> orders.to_delta("lake/orders", key="order_id", timestamp="changed_at")
-        """
-        table_sink(
-            self._draft,
-            self._node,
-            "delta",
-            path,
-            upserts=False,
-            key=key,
-            timestamp=timestamp,
-            schema_mode=schema_mode,
-            named=named,
-            options=storage_options,
-            partition_by=partition_by,
-        )
-
-    def to_iceberg(
-        self,
-        identifier: str,
-        catalog: Mapping[str, str],
-        *,
-        key: Key = OWN_KEY,
-        timestamp: str | None = None,
-        schema_mode: SchemaMode = None,
-        named: Named | None = None,
-    ) -> None:
-        """Appends every record to an Iceberg table, each batch once.
-
-        A batch is one snapshot. ``key=None`` leaves the key out. Otherwise as `KTable.to_iceberg`.
-
-        >>> import polars as pl
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
-        >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=order))
-        >>> orders.to_iceberg("shop.orders", {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "lake"})
-        """
-        table_sink(
-            self._draft,
-            self._node,
-            "iceberg",
-            identifier,
-            upserts=False,
-            key=key,
-            timestamp=timestamp,
-            schema_mode=schema_mode,
-            named=named,
-            options=catalog,
-        )
 
     def _input(self) -> Mapping[str, graph.Node]:
         return {"value": self._node}

@@ -19,10 +19,9 @@ from crossstream.api.checks import (
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
-from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
-from crossstream.api.short_forms import settings_of
-from crossstream.columns.functions import keyed, required_arguments
-from crossstream.columns.headers import Headers
+from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined, settings_of
+from crossstream.columns.changes import Headers
+from crossstream.columns.functions import keyed
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
@@ -36,6 +35,7 @@ from crossstream.graph.nodes import (
     StreamTableJoin,
 )
 from crossstream.serdes import Serde
+from crossstream.signatures import required_arguments
 from crossstream.typing import GlobalJoiner, KeySelector, ValueJoiner
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import Any
 
 import polars as pl
@@ -12,8 +11,8 @@ import polars as pl
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
 from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.global_table import GlobalKTable
-from crossstream.api.grouped import GroupedKTable, group_key, grouped_of
-from crossstream.api.lakehouse import OWN_KEY, Key, SchemaMode, table_sink
+from crossstream.api.grouped import GroupedKTable, Groups, group_key, grouped_of
+from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import (
     Grouped,
@@ -24,12 +23,11 @@ from crossstream.api.options import (
     materialized_of,
     produced_of,
 )
-from crossstream.api.previews import Previewed
-from crossstream.api.short_forms import AsSerde
 from crossstream.api.stream import KStream
-from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import join_many, table_join, table_join_refusal
-from crossstream.columns.headers import Headers
+from crossstream.api.types import AsSerde
+from crossstream.api.windows import Suppressed, suppression
+from crossstream.columns.changes import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
@@ -47,7 +45,7 @@ from crossstream.typing import (
 )
 
 
-class KTable(Previewed):
+class KTable(WrittenToTables):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
@@ -178,85 +176,6 @@ class KTable(Previewed):
         option = produced_of("to", produced, key, value)
         self.to_stream().to(topic, option if name is None else replace(option, name=name))
 
-    def to_delta(
-        self,
-        path: str | PathLike[str],
-        *,
-        key: Key = OWN_KEY,
-        timestamp: str | None = None,
-        schema_mode: SchemaMode = None,
-        partition_by: Sequence[str] | str = (),
-        storage_options: Mapping[str, str] | None = None,
-        named: Named | None = None,
-    ) -> None:
-        """Writes every change of the table into a Delta table, each batch once: an upsert by the key, or a delete.
-
-        ``path``: a folder or a URI; the table is created if it is missing. The fields of a value are columns; a value
-        of another type is the column ``value``. ``key``: the name of the key's column; or of each field of a
-        key that is a struct, which keep their own names without it. ``timestamp``: a name for a column of timestamps.
-        ``schema_mode="merge"`` adds columns that the table does not have. ``partition_by``: columns, of a table that is
-        created. ``storage_options``: those of ``deltalake``.
-
-        A batch is one commit of the table, which has its number: a batch that comes again after a crash is skipped.
-        Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
-        valid, `SerdeError` CS-404 for types that Delta does not have, `ConfigError` CS-201 without ``deltalake``. At
-        the start `SinkError`: CS-654 for a table with other columns or another key, CS-665 if it cannot be opened.
-
-        >>> import polars as pl
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
-        >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
-        >>> orders.to_delta("lake/orders", key="order_id", timestamp="changed_at")
-        """
-        table_sink(
-            self._draft,
-            self.to_stream()._node,
-            "delta",
-            path,
-            upserts=True,
-            key=key,
-            timestamp=timestamp,
-            schema_mode=schema_mode,
-            named=named,
-            options=storage_options,
-            partition_by=partition_by,
-        )
-
-    def to_iceberg(
-        self,
-        identifier: str,
-        catalog: Mapping[str, str],
-        *,
-        key: Key = OWN_KEY,
-        timestamp: str | None = None,
-        schema_mode: SchemaMode = None,
-        named: Named | None = None,
-    ) -> None:
-        """Writes every change of the table into an Iceberg table, each batch once: an upsert by the key, or a delete.
-
-        ``identifier``: namespace and name. ``catalog``: the properties of a PyIceberg catalog, such as ``type`` and
-        ``uri``; ``name`` is its name, by default "default". A batch is one snapshot, which rewrites the data files that
-        have rows of its keys. Needs ``crossstream[iceberg]``. Otherwise as `to_delta`.
-
-        >>> import polars as pl
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, order = StreamsBuilder(), serdes.json({"customer": pl.String, "amount": pl.Float64})
-        >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
-        >>> orders.to_iceberg("shop.orders", {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "lake"})
-        """
-        table_sink(
-            self._draft,
-            self.to_stream()._node,
-            "iceberg",
-            identifier,
-            upserts=True,
-            key=key,
-            timestamp=timestamp,
-            schema_mode=schema_mode,
-            named=named,
-            options=catalog,
-        )
-
     def group_by(
         self,
         mapper: KeyValueMapper | str | pl.Expr,
@@ -302,7 +221,7 @@ class KTable(Previewed):
             **made,
         )
         found = group_key("group_by", node, option, by_field=isinstance(mapper, str))
-        return GroupedKTable(self._draft, KTable, (node,), found, (option.value,))
+        return GroupedKTable(self._draft, Groups(KTable, (node,), found, (option.value,)))
 
     def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
         """Holds changes back: until windows close, or for some time; fewer of them come out.

@@ -13,8 +13,8 @@ from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, 
 from crossstream.api.merging import OnMerge, joiner_of, many_joiner_of
 from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.stream_joins import written_parameters, wrong_call
+from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
-from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, ManyJoin, Node, TableJoin

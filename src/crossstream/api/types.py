@@ -1,7 +1,8 @@
-"""The declared types of what functions read and return, checked while the topology is built.
+"""Python types as serdes, and the declared types of what functions read and return.
 
-An expression reads columns, and columns have types. So its input needs a declared type: of a serde (a class, a
-schema), of an annotation, or of another expression. The type of its result follows.
+Types are checked while the topology is built. An expression reads columns, and columns have types. So its input needs
+a declared type: of a serde (a class, a schema), of an annotation, or of another expression. The type of its result
+follows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, UnionType
-from typing import Any
+from typing import Any, TypeAlias
+from uuid import UUID
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +27,54 @@ from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.json_plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
+
+AsSerde: TypeAlias = Serde | type[Any] | Mapping[str, Any]
+"""A serde, a dict of Polars types, or a type that has a serde: str, bytes, int, float, bool, UUID, dict, list, or a
+class with fields."""
+
+SerdeField: TypeAlias = Any
+"""The type of a field of an option object: `AsSerde` when it is given, and a serde when it is read."""
+
+_BY_TYPE: Mapping[Any, Serde] = MappingProxyType(
+    {
+        str: serdes.string(),
+        bytes: serdes.bytes(),
+        int: serdes.int64(),
+        float: serdes.float64(),
+        bool: serdes.boolean(),
+        UUID: serdes.uuid(),
+        dict: serdes.json(),
+        list: serdes.json(),
+    }
+)
+
+TYPES = "str, bytes, int, float, bool, UUID, dict, list, or a class with fields, such as a dataclass"
+"""The types that stand for a serde, as errors list them."""
+
+
+def as_serde(given: Any) -> Any:
+    """The serde of a type or of a schema; anything else unchanged. int and float have 64 bits.
+
+    >>> as_serde(str) == serdes.string(), as_serde(dict) == serdes.json()
+    (True, True)
+    """
+    if isinstance(given, type) and given in _BY_TYPE:
+        return _BY_TYPE[given]
+    is_schema = isinstance(given, pl.Schema | pl.Struct | pa.Schema) or (isinstance(given, dict) and given)
+    return serdes.json(given) if is_schema or _has_fields(given) else given
+
+
+def _has_fields(given: Any) -> bool:
+    """Whether it is a class with declared fields, or a generic type such as ``list[Order]``."""
+    if typing.get_origin(given) is not None:
+        return True
+    if not isinstance(given, type) or callable(getattr(given, "deserialize", None)):
+        return False
+    is_record = (
+        dataclasses.is_dataclass(given) or typing.is_typeddict(given) or hasattr(given, "_field_defaults")
+    )
+    return is_record or hasattr(given, "__struct_fields__") or hasattr(given, "__attrs_attrs__")
+
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
 _PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
@@ -46,7 +96,7 @@ def key_dtype(node: Node) -> pl.DataType | None:
     return columns_in(node.key or node.key_type)
 
 
-_PLAIN: Mapping[str, Serde] = MappingProxyType(
+_BY_COLUMN: Mapping[str, Serde] = MappingProxyType(
     {
         "String": serdes.string(),
         "Int64": serdes.int64(),
@@ -65,7 +115,7 @@ def declared_key(node: Node) -> Serde | None:
     declared = node.key_type
     if node.key is not None or declared is None or declared.dtype is None:
         return node.key
-    return _PLAIN.get(str(declared.dtype))
+    return _BY_COLUMN.get(str(declared.dtype))
 
 
 def declared_value(node: Node) -> Serde | None:
@@ -75,7 +125,7 @@ def declared_value(node: Node) -> Serde | None:
         return node.value
     if declared.dtype is None or isinstance(declared.dtype, pl.Struct | pl.List):
         return declared
-    return _PLAIN.get(str(declared.dtype))
+    return _BY_COLUMN.get(str(declared.dtype))
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:

@@ -8,13 +8,16 @@ KIP-450 (sliding), KIP-633 (grace).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from crossstream.api.checks import settle_durations, settle_timestamp, settled
+from crossstream.api.checks import check_choice, settle_durations, settle_timestamp, settled
 from crossstream.durations import Duration, Timestamp, is_duration
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import WindowSpec
-from crossstream.signatures import keyword_settings
+from crossstream.graph.describe import kind_of
+from crossstream.graph.names import history_of
+from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.serdes.windowed import WindowedSerde
+from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_refusal
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -132,3 +135,131 @@ def windows_of(given: object) -> WindowSpec:
         where=caller_location("windowed_by"),
         next='pass TimeWindows(size="1 hour"), SlidingWindows(difference=…), SessionWindows(gap=…) or a duration',
     )
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """How long, and how many, changes of a table are held back. Made by its two class methods.
+
+    ``max_records``, ``max_bytes``: what the buffer of one state partition holds at most; None: any number. A buffer
+    that would hold more is full: with ``on_full="emit"`` its oldest rows come out early, with ``"stop"`` the
+    application stops (`ProcessingError` CS-509). Bytes are counted as Kafka does: key, value, old value, headers,
+    topic, and 28 for each record. Raises CS-101 for other values, CS-110 for a duration that is not valid. Sources:
+    KIP-328, semantics 3.13.
+
+    >>> Suppressed.until_time_limit("10 seconds", max_records=1000).duration
+    10000
+    """
+
+    until: Literal["window-closes", "time-limit"]
+    duration: Duration | None = None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    on_full: Literal["emit", "stop"] = "stop"
+
+    def __post_init__(self) -> None:
+        check_choice("Suppressed", "until", self.until, ("window-closes", "time-limit"))
+        settle_durations(self, "duration")
+        check_choice("Suppressed", "on_full", self.on_full, ("emit", "stop"))
+        for setting in ("max_records", "max_bytes"):
+            given = getattr(self, setting)
+            if given is not None and (not is_whole(given) or given < 0):
+                raise TopologyError(
+                    f"Suppressed({setting}={given!r}) is not a number of {setting[4:]}",
+                    code="CS-101",
+                    where=caller_location(),
+                    next="give an int of 0 or more, or leave it out",
+                )
+        if (self.duration is None) != (self.until == "window-closes"):
+            raise TopologyError(
+                "a suppression has a duration if it is until a time limit, and only then",
+                code="CS-101",
+                where=caller_location(),
+                next="write Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
+            )
+        if self.until == "window-closes" and self.on_full == "emit":
+            raise TopologyError(
+                'until windows close, rows cannot come out early: on_full="emit" would give results that are not final',
+                code="CS-101",
+                where=caller_location(),
+                next='choose on_full="stop", leave the bounds out, or write Suppressed.until_time_limit(…)',
+            )
+
+    @classmethod
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "Suppressed.until_window_closes"))
+    def until_window_closes(
+        cls, max_records: int | None = None, max_bytes: int | None = None, on_full: Literal["stop"] = "stop"
+    ) -> Suppressed:
+        """One result for each window, when it has closed: the last row it had. For windowed tables only.
+
+        A window is closed when stream time reaches its end plus the grace period of the windowing.
+
+        >>> Suppressed.until_window_closes().on_full
+        'stop'
+        """
+        return cls(until="window-closes", max_records=max_records, max_bytes=max_bytes, on_full=on_full)
+
+    @classmethod
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "Suppressed.until_time_limit"))
+    def until_time_limit(
+        cls,
+        duration: Duration,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        on_full: Literal["emit", "stop"] = "emit",
+    ) -> Suppressed:
+        """At most one result for each row in every ``duration`` of stream time: its latest value.
+
+        >>> Suppressed.until_time_limit("1 minute", max_bytes=1_000_000).on_full
+        'emit'
+        """
+        return cls(
+            until="time-limit",
+            duration=duration,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            on_full=on_full,
+        )
+
+
+def suppression(nodes: dict[str, Node], table: Node, option: Suppressed) -> dict[str, Any]:
+    """The settings of a `Suppress` node. Raises CS-136 for a table that cannot be suppressed like this."""
+    if history_of(nodes, table.name) is not None:
+        raise TopologyError(
+            f"{table.name} keeps versions, and a change of an older version cannot wait for newer ones",
+            code="CS-136",
+            where=caller_location("suppress"),
+            next="leave history_retention out, or make a table without it: table.to_stream().to_table()",
+        )
+    duration = 0 if option.duration is None else settled(option.duration)
+    if option.until == "window-closes":
+        duration = _grace(nodes, table)
+    return {
+        "until": option.until,
+        "duration": duration,
+        "max_records": option.max_records,
+        "max_bytes": option.max_bytes,
+        "stops": option.on_full == "stop",
+    }
+
+
+def _grace(nodes: dict[str, Node], table: Node) -> int:
+    """The longest grace period of the windowings above a table. Source: ``GraphGraceSearchUtil``."""
+    found = _graces(nodes, table.name) if isinstance(table.key, WindowedSerde) else set()
+    if not found:
+        raise TopologyError(
+            f"the rows of {table.name} are not windows, so that they never close: it is made by {kind_of(table)}",
+            code="CS-136",
+            where=caller_location("suppress"),
+            next="group and aggregate in windows before: windowed_by(…); or write Suppressed.until_time_limit(…)",
+        )
+    return max(found)
+
+
+def _graces(nodes: dict[str, Node], name: str) -> set[int]:
+    node = nodes[name]
+    if isinstance(node, Aggregate) and node.windows is not None:
+        gap = node.windows.size if node.windows.kind == "session" else 0
+        return {node.windows.grace + gap}
+    return {grace for parent in node.parents for grace in _graces(nodes, parent)}

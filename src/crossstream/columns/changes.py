@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values, concat_values
+from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, concat, cut, take, take_or_null
+from crossstream.storage.columns import Column, concat, cut, take, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot
 
 
@@ -190,3 +192,31 @@ def some_given(keys: Values) -> Values | None:
     """One of the keys that is not null."""
     there = np.flatnonzero(~keys.missing())
     return keys.take(there[:1]) if len(there) else None
+
+
+Headers = Literal["left", "right", "both"]
+"""Of the left side, of the right one, or those of the left one and then those of the right one."""
+
+
+def headers_in(changes: Changes) -> Column:
+    """The headers as a column, which has nulls where no row has any."""
+    return pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
+
+
+def headers_of(wanted: Headers, left: Column | None, right: Column | None) -> Column | None:
+    """The headers of a join's results, from those of their sides; None where no row has any."""
+    if wanted != "both":
+        return left if wanted == "left" else right
+    if left is None or right is None:
+        return right if left is None else left
+    there = valid(left), valid(right)
+    rows = np.where(there[0], 0, len(left)) + np.arange(len(left))
+    either = pa.concat_arrays([left, right]).take(pa.array(rows))
+    two = np.flatnonzero(there[0] & there[1])
+    if not len(two):
+        return either
+    pairs = [(left[row].as_py(), right[row].as_py()) for row in two.tolist()]
+    made = [encode_headers([*decode_headers(one), *decode_headers(other)]) for one, other in pairs]
+    place = np.arange(len(left))
+    place[two] = len(left) + np.arange(len(two))
+    return pa.concat_arrays([either, pa.array(made, pa.large_binary())]).take(pa.array(place))

@@ -31,6 +31,7 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.json_columns import beyond_the_calendar, null_series
 from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
+from crossstream.storage.sorted_run import places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,13 @@ def evaluate_where(there: np.ndarray, function: Function, key: Values, /, **argu
     rows = np.flatnonzero(there)
     if not len(rows):
         return Outcome(uncalled(function, key.rows))
-    outcome = evaluate(function, key.take(rows), **_taken(arguments, rows))
-    place = np.full(key.rows, -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    return Outcome(
-        outcome.values.take(place), [failure.at(rows[failure.row]) for failure in outcome.failures]
-    )
+    return _on_rows(evaluate(function, key.take(rows), **_taken(arguments, rows)), rows, key.rows)
+
+
+def _on_rows(outcome: Outcome, rows: np.ndarray, count: int) -> Outcome:
+    """The outcome for some ``rows`` as that of all; null elsewhere."""
+    failures = [failure.at(rows[failure.row]) for failure in outcome.failures]
+    return Outcome(outcome.values.take(places_of(rows, count)), failures)
 
 
 def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
@@ -205,11 +207,8 @@ def _express(function: Function, key: Values, arguments: Mapping[str, Values]) -
     rows = np.flatnonzero(~missing)
     if not len(rows):
         return Outcome(uncalled(function, key.rows), failures)
-    outcome = _express_together(function, key.take(rows), _taken(arguments, rows))
-    place = np.full(key.rows, -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    failures += [failure.at(rows[failure.row]) for failure in outcome.failures]
-    return Outcome(outcome.values.take(place), sorted(failures, key=lambda failure: failure.row))
+    outcome = _on_rows(_express_together(function, key.take(rows), _taken(arguments, rows)), rows, key.rows)
+    return replace(outcome, failures=sorted([*failures, *outcome.failures], key=lambda failure: failure.row))
 
 
 def _null_value(role: str) -> ProcessingError:
@@ -287,9 +286,7 @@ def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeE
             else:
                 rows.append(own[within])
                 found.append(piece)
-    places = np.concatenate(rows)
-    place = np.full(values.rows, -1, np.int64)
-    place[places] = np.arange(len(places))
+    place = places_of(np.concatenate(rows), values.rows)
     return take_or_null(pa.concat_arrays(found), place), sorted(wrong, key=lambda one: one[0])
 
 

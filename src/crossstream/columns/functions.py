@@ -21,7 +21,7 @@ import polars as pl
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
 from crossstream.serdes import Serde
-from crossstream.signatures import own_signature
+from crossstream.signatures import required_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,6 @@ def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) ->
     if required in (arguments, arguments + 1):
         return required == arguments + 1
     return otherwise
-
-
-def required_arguments(function: Callable[..., Any]) -> int | None:
-    """How many positional arguments a function requires; None if it takes any number, or Python does not know."""
-    try:
-        parameters = own_signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return None
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return sum(p.default is p.empty for p in positional)
 
 
 WHOLE = "value"
@@ -266,11 +254,7 @@ def _found(node: Any) -> str | None:
         return next(filter(None, map(_found, node)), None)
     if not isinstance(node, dict):
         return None
-    for kind, inner in node.items():
-        found = _of(kind, inner)
-        if found is not None:
-            return found
-    return None
+    return next(filter(None, (_of(kind, inner) for kind, inner in node.items())), None)
 
 
 def _of(kind: str, inner: Any) -> str | None:

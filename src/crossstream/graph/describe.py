@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import keepers, store_name, store_names
+from crossstream.graph.traversal import is_rekeying, sub_topologies
 
 FRAME = "<DataFrame>"
 
@@ -38,55 +39,6 @@ def to_dict(topology: graph.Graph) -> dict[str, Any]:
         "nodes": [_node_dict(topology, node) for node in topology],
         "sub_topologies": sub_topologies(topology),
     }
-
-
-def sub_topologies(topology: graph.Graph) -> list[list[str]]:
-    """Names of the nodes of each part, parts and names in the order they were built."""
-    part = {node.name: node.name for node in topology}
-
-    def root(name: str) -> str:
-        while part[name] != name:
-            name = part[name]
-        return name
-
-    for node in topology:
-        for parent in node.parents:
-            together = topology[parent].shape != "global" or isinstance(node, graph.GlobalJoin)
-            if together and not is_rekeying(topology, parent, node):
-                part[root(node.name)] = root(parent)
-    groups: dict[str, list[str]] = {}
-    for node in topology:
-        groups.setdefault(root(node.name), []).append(node.name)
-    return list(groups.values())
-
-
-def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
-    """Whether records move to the partition of another key between ``parent`` and ``node``."""
-    if topology[parent].shape == "global":
-        return False
-    if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
-        return parent != node.parents[0]
-    moves = node.by_key and parent in node.forwarders
-    always = isinstance(node, graph.Repartition) or _by_identity(node)
-    return moves and (always or has_new_key(topology, parent))
-
-
-def _by_identity(node: graph.Node) -> bool:
-    """Whether records move to the partition of something else than their key."""
-    return isinstance(node, graph.Deduplicate) and node.identity is not None
-
-
-def has_new_key(topology: graph.Graph, name: str) -> bool:
-    """Whether keys may have changed since records last were in the partition of their key (semantics 3.2)."""
-    above, seen = [name], {name}
-    while above:
-        node = topology[above.pop()]
-        if graph.changes_key(node) or _by_identity(node):
-            return True
-        if not node.by_key:
-            above += [parent for parent in node.parents if parent not in seen]
-            seen.update(node.parents)
-    return False
 
 
 def kind_of(node: graph.Node) -> str:

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
+from crossstream.columns.changes import Headers
 from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
@@ -204,43 +204,41 @@ class ToStream(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableJoin(Node):
-    """KTable–KTable by primary key; parents are (left, right). ``headers``: of the results; None: the trigger's."""
+class Join(Node):
+    """Joins two parents, (left, right). ``headers``: whose headers a result has; None: those of what triggers it."""
 
-    kind: JoinKind
     joiner: Function
     headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignKeyJoin(Node):
-    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int.
+class TableJoin(Join):
+    """KTable–KTable by primary key."""
 
-    ``headers``: of the results; None: the trigger's.
-    """
+    kind: JoinKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyJoin(Join):
+    """KTable–KTable by foreign key. Partitioners: KIP-775, (key, count) → int."""
 
     kind: ForeignKeyKind
     foreign_key: Function
-    joiner: Function
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
-    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamGlobalJoin(Node):
-    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table.
+class StreamGlobalJoin(Join):
+    """KStream–GlobalKTable. ``key_selector``: (key, value) → key of the table.
 
-    ``both_keys``: the joiner takes the key of the stream and that of the table before the values. ``headers``: of the
-    results; None: the record's.
+    ``both_keys``: the joiner takes the key of the stream and that of the table before the values.
     """
 
     looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     key_selector: Function
-    joiner: Function
     both_keys: bool = False
-    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,40 +254,34 @@ class GlobalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTableJoin(Node):
-    """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
+class StreamTableJoin(Join):
+    """KStream–KTable. ``stream_value``: serde of the stream's values, if known.
 
-    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table. ``headers``: of
-    the results; None: the record's.
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
     """
 
     by_key: ClassVar[bool] = True
     looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
-    joiner: Function
     stream_value: Serde | None = None
     grace: int | None = None
-    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamStreamJoin(Node):
-    """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
+class StreamStreamJoin(Join):
+    """KStream–KStream; both may be the same. Bounds of the window and grace in ms.
 
-    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in. ``headers``: of
-    the results; None: of the record that gives the result.
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
     """
 
     by_key: ClassVar[bool] = True
     kind: JoinKind
-    joiner: Function
     before: int
     after: int
     store: StoreSpec
     other_store: StoreSpec
     grace: int = 0
     eager: bool = False
-    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

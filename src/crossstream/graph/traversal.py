@@ -1,4 +1,4 @@
-"""The order in which one record visits the operators of a topology: Kafka's, depth first.
+"""Where records move to other partitions, and the order in which one record visits operators: Kafka's, depth first.
 
 Where a stream branches and the branches end in one merge or one topic, rows are sorted by this order.
 """
@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
-from crossstream.graph.describe import is_rekeying
 from crossstream.graph.names import keepers
 
 Visit = tuple[int, tuple[int, ...]]
@@ -300,3 +299,52 @@ def _several(visits: Visits) -> frozenset[str]:
         if node.shape == "stream" and (makes or not found.isdisjoint(node.forwarders)):
             found.add(node.name)
     return frozenset(found)
+
+
+def sub_topologies(topology: graph.Graph) -> list[list[str]]:
+    """Names of the nodes of each part, parts and names in the order they were built."""
+    part = {node.name: node.name for node in topology}
+
+    def root(name: str) -> str:
+        while part[name] != name:
+            name = part[name]
+        return name
+
+    for node in topology:
+        for parent in node.parents:
+            together = topology[parent].shape != "global" or isinstance(node, graph.GlobalJoin)
+            if together and not is_rekeying(topology, parent, node):
+                part[root(node.name)] = root(parent)
+    groups: dict[str, list[str]] = {}
+    for node in topology:
+        groups.setdefault(root(node.name), []).append(node.name)
+    return list(groups.values())
+
+
+def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
+    """Whether records move to the partition of another key between ``parent`` and ``node``."""
+    if topology[parent].shape == "global":
+        return False
+    if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
+        return parent != node.parents[0]
+    moves = node.by_key and parent in node.forwarders
+    always = isinstance(node, graph.Repartition) or _by_identity(node)
+    return moves and (always or has_new_key(topology, parent))
+
+
+def _by_identity(node: graph.Node) -> bool:
+    """Whether records move to the partition of something else than their key."""
+    return isinstance(node, graph.Deduplicate) and node.identity is not None
+
+
+def has_new_key(topology: graph.Graph, name: str) -> bool:
+    """Whether keys may have changed since records last were in the partition of their key (semantics 3.2)."""
+    above, seen = [name], {name}
+    while above:
+        node = topology[above.pop()]
+        if graph.changes_key(node) or _by_identity(node):
+            return True
+        if not node.by_key:
+            above += [parent for parent in node.parents if parent not in seen]
+            seen.update(node.parents)
+    return False

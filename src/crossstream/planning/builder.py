@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
-from crossstream.graph.describe import callable_name, has_new_key
+from crossstream.graph.describe import callable_name
 from crossstream.graph.names import history_of, inner, inner_store, unique
-from crossstream.graph.traversal import Forks, MergePoint, Visits, sharing
+from crossstream.graph.traversal import Forks, Visits, has_new_key, sharing
 from crossstream.planning.plan import (
     KEY_VALUE,
     KEY_VALUE_HEADERS,
@@ -21,14 +21,7 @@ from crossstream.planning.plan import (
     StoreDef,
     ViewDef,
 )
-from crossstream.planning.steps import (
-    MaterializeStep,
-    OrderStep,
-    StatelessStep,
-    Step,
-    StreamGlobalJoinStep,
-    StreamTableJoinStep,
-)
+from crossstream.planning.steps import MaterializeStep, OrderStep, Step
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
@@ -97,16 +90,11 @@ class PlanBuilder:
 
     def _need_headers(self, node: graph.Node) -> None:
         """The headers of the rows that a join looks up, where they are those of its results; of a view's left rows."""
-        wanted = getattr(node, "headers", None)
-        if isinstance(node, graph.TableJoin) and wanted is not None:
+        if isinstance(node, graph.TableJoin) and node.headers is not None:
             self.wants_headers.update(node.parents)
-        elif isinstance(
-            node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin
-        ) and wanted in (
-            "right",
-            "both",
-        ):
-            self.wants_headers.add(node.parents[1])
+        elif isinstance(node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin):
+            if node.headers in ("right", "both"):
+                self.wants_headers.add(node.parents[1])
         elif isinstance(node, graph.GlobalJoin) and node.name in self.wants_headers:
             self.wants_headers.add(node.parents[0])
 
@@ -312,8 +300,19 @@ class PlanBuilder:
         key, value = node.key or node.key_type or Kept(), node.value or node.value_type or Kept()
         return self.add(Flow(name, number, key, value, routed))
 
-    def inner_store(self, node: graph.Node, part: str) -> str:
-        return inner_store(self.topology.nodes, node, part)
+    def own_store(
+        self,
+        node: graph.Node,
+        part: str,
+        layout: Layout,
+        number: int,
+        key: Serde,
+        value: Serde,
+        **settings: Any,
+    ) -> StoreDef:
+        """A store that ``node`` keeps for itself in a round; ``settings``: see `StoreDef`."""
+        name = inner_store(self.topology.nodes, node, part)
+        return self.put(StoreDef(name=name, layout=layout, round=number, key=key, value=value, **settings))
 
     def put(self, store: StoreDef) -> StoreDef:
         assert store.name not in self.stores, f"two stores are called {store.name!r}"
@@ -359,81 +358,3 @@ def _needs_no_store(builder: PlanBuilder, table: graph.Node, child: graph.Node, 
     ):
         return False
     return not builder.versioned(table)
-
-
-_IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep
-"""Steps that leave rows in the task that they came to."""
-
-
-def gather(
-    builder: PlanBuilder, flows: Sequence[Flow], keys: Sequence[Serde], nodes: Sequence[graph.Node]
-) -> tuple[int, tuple[str, ...]]:
-    """The round in which flows merge, and the name of each flow there.
-
-    Flows whose rows of one record are in one task stay there. Others go to the state partition of their key, each in
-    the serde of ``keys`` for it: equal keys of one serde go to one partition. ``nodes``: the readers of the flows.
-    """
-    names = tuple(flow.name for flow in flows)
-    number = max(flow.round for flow in flows)
-    if number == 0 or len(_origins(builder, names)) == 1:
-        return number, names
-    moved = [
-        replace(flow, key=key, routed=flow.routed and alike(flow.key, key))
-        for flow, key in zip(flows, keys, strict=True)
-    ]
-    number = max(map(builder.earliest, moved))
-    return number, tuple(builder.arrive(flow, number, node) for flow, node in zip(moved, nodes, strict=True))
-
-
-def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
-    """The serde in which keys of each flow travel to a merge: its own, or without one, that of another flow.
-
-    Of several serdes it takes the one of a flow that is in its state partition already.
-    """
-    known = [flow for flow in flows if not isinstance(flow.key, Kept)]
-    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else Kept()
-    return [common if isinstance(flow.key, Kept) else flow.key for flow in flows]
-
-
-def _origins(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:
-    """The flows that these are made from without leaving the task."""
-    made_by = {step.output: step for step in builder.steps}
-    waiting, seen, found = list(names), set[str](), set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            above = _above(made_by.get(name), made_by)
-            waiting += above
-            found |= {name} if not above else set()
-    return frozenset(found)
-
-
-def _above(step: Step | None, made_by: Mapping[str | None, Step]) -> Sequence[str]:
-    """The flows that a step takes its rows from, if it leaves all of them where they are.
-
-    Of a merge only the flows made in its round: rows that arrive for it have moved.
-    """
-    if not isinstance(step, _IN_PLACE):
-        return ()
-    inputs = step.inputs[:1] if isinstance(step, StreamTableJoinStep) else step.inputs
-    return inputs if len(inputs) == 1 or all(name in made_by for name in inputs) else ()
-
-
-def forks_of(
-    builder: PlanBuilder, point: MergePoint, number: int, arrived: Mapping[str, str] | None = None
-) -> tuple[Fork, ...]:
-    """The forks above a merge point; none if tagged rows come from another round, for tags do not travel.
-
-    ``arrived``: the names that the inputs have in the round.
-    """
-    found = builder.forks.of(point)
-    if any(fork.ranks is None and builder.flow(fork.flow).round != number for fork in found):
-        return ()
-    return tuple(fork.renamed(arrived or {}) for fork in found)
-
-
-def branches_of(builder: PlanBuilder, node: graph.Node) -> tuple[tuple[str, int], ...]:
-    """The forks among a node's parents, and the number of the branch that begins at the node."""
-    parents = [name for name in dict.fromkeys(node.parents) if name in builder.forks.tagged]
-    return tuple((builder.flow(name).name, builder.visits.child_number(name, node)) for name in parents)

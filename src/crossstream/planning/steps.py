@@ -206,10 +206,10 @@ class DeduplicateStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStep(Step):
-    """Gives records to a processor. ``key``, ``value``: the serdes of these.
+class TransformBatchesStep(Step):
+    """Gives the records of a batch to a function. ``key``, ``value``: the serdes of these.
 
-    ``stores``: its own, by name; ``timers``: stream time, and its timers.
+    ``stores``: its own, by name; ``timers``: the store of stream time, and of the timers of a processor.
     """
 
     key: Serde
@@ -219,13 +219,8 @@ class ProcessStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformBatchesStep(Step):
-    """Gives the records of a batch to a function. The other fields: as in `ProcessStep`."""
-
-    key: Serde
-    value: Serde
-    stores: tuple[str, ...]
-    timers: str
+class ProcessStep(TransformBatchesStep):
+    """Gives each record to a processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,6 +155,17 @@ class Snapshot:
         """Every live row, in one run."""
         return merge(self.segments(), drop_gone=True)
 
+    def live_between(self, low: int, high: int) -> dict[str, Column]:
+        """The live rows with ``low <= s <= high``, as one run has them."""
+        parts = []
+        for run in self.segments():
+            if run.rows and run.reaches(low, high):
+                parts.append(take_all(run.columns, np.flatnonzero((run["s"] >= low) & (run["s"] <= high))))
+        if not any(len(part["h"]) for part in parts):
+            return empty_columns(self.layout)
+        rows = sort_rows(concat_all(parts))
+        return take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
+
     def has_live_from(self, oldest: int) -> bool:
         """Whether a live row has this timestamp or a newer one; only of rows by time. Values are not looked at."""
         runs = self.segments()

@@ -161,6 +161,30 @@ def expand(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return queries, first[queries] + within
 
 
+def places_of(rows: np.ndarray, count: int) -> np.ndarray:
+    """Where each of the numbers below ``count`` stands in ``rows``; −1 for those that do not. Of an order its inverse.
+
+    >>> places_of(np.array([2, 0]), 3).tolist()
+    [1, -1, 0]
+    """
+    places = np.full(count, -1)
+    places[rows] = np.arange(len(rows))
+    return places
+
+
+def begins_of(*columns: np.ndarray) -> np.ndarray:
+    """Which rows begin a group: the first one, and each that differs from the row before in one of the columns.
+
+    >>> begins_of(np.array([1, 1, 2, 2]), np.array([5, 5, 5, 6])).tolist()
+    [True, False, True, True]
+    """
+    begins = np.zeros(len(columns[0]), bool)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
+
+
 def bisect(
     s: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray, *, right: bool
 ) -> np.ndarray:

@@ -15,8 +15,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from crossstream.api.checks import check_serdes, check_topic
-from crossstream.api.short_forms import AsSerde, as_serde
 from crossstream.api.topology import Topology, check_topology
+from crossstream.api.types import AsSerde, as_serde
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, StateError, caller_location

@@ -11,6 +11,7 @@
     'counts'
 
 `windows.py`: which windows a record belongs to, and which have closed. `kernel.py`: what a batch changes in the table.
-`folds.py`: counting, and the user's functions one after the other. `runner.py`: the step in a task. `plan.py`: its
-round and its store. Rules: semantics 3.4 (docs/semantics.md). Page: docs/aggregations.md.
+`folds.py`: counting, and the user's functions one after the other. `columns.py`, `parts.py`: built-in aggregates.
+`sessions.py`, `sliding.py`: windows that depend on the records. `runner.py`: the step in a task. `plan.py`: its round
+and its store. Rules: semantics 3.4 (docs/semantics.md). Page: docs/aggregations.md.
 """

@@ -23,21 +23,21 @@ from crossstream.columns.functions import as_plain, select
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
+from crossstream.operators.aggregate.exact import ExactSum
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
 from crossstream.operators.aggregate.parts import (
     Collected,
     Counted,
     Ending,
-    ExactSum,
     Extreme,
     Part,
     Rows,
-    Sketched,
     State,
     WholeSum,
     empty_state,
 )
+from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.operators.table.kernel import Rows as TableRows
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_plain import SchemaJson
@@ -320,9 +320,7 @@ def _finite(series: pl.Series) -> pl.Series:
 
 def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
     return ProcessingError(
-        what,
-        code="CS-501",
-        next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))",
+        what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
     )
 
 

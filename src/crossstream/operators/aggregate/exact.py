@@ -9,10 +9,13 @@ numbers of 64 bits, one column for each digit that occurs, and carried afterward
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.operators.aggregate.parts import Rows, State
 from crossstream.serdes import arrays
 
 _BITS = 32
@@ -23,6 +26,39 @@ _LEAST = -1152
 
 Digits = tuple[np.ndarray, list[np.ndarray]]
 """The number of each value's lowest digit, and its digits from there on, each with the sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSum:
+    """The exact sum of floats or Decimals. Raises `OverflowError` for more than 38 decimal digits."""
+
+    dtype: pl.DataType
+    kinds: tuple[str, ...] = ("bytes",)
+
+    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+        assert items is not None
+        place, parts = self._digits(items.fill_null(0))
+        if rows.signs is not None:
+            parts = [part * rows.signs for part in parts]
+        first, digits = total_so_far((place, parts), before[0], rows.group, rows.starts, rows.picked)
+        last = digits if rows.picked is rows.ends else digits[np.searchsorted(rows.picked, rows.ends)]
+        return self._series(first, digits), [pack(first, last)]
+
+    def _digits(self, items: pl.Series) -> Digits:
+        if self.dtype.is_decimal():
+            return digits_of_decimals(items)
+        return digits_of_floats(items.cast(pl.Float64).to_numpy())
+
+    def _series(self, first: int, digits: np.ndarray) -> pl.Series:
+        if isinstance(self.dtype, pl.Decimal):
+            return as_decimals(first, digits, self.dtype.scale)
+        return pl.Series(rounded(first, digits))
+
+    def result(self, state: State) -> pl.Series:
+        return self._series(*unpack(state[0]))
+
+    def merged(self, left: State, right: State) -> State:
+        return [added(left[0], right[0])]
 
 
 def total_so_far(

@@ -21,7 +21,7 @@ from crossstream.serdes.json_columns import struct_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 from crossstream.storage.snapshot import Snapshot, groups_of
-from crossstream.storage.sorted_run import expand, identities
+from crossstream.storage.sorted_run import begins_of, expand, identities, places_of
 
 CHUNK = 1 << 18
 """Rows of groups that are taken at a time."""
@@ -74,8 +74,7 @@ class GroupRows:
         follows = np.append(number[order][1:] == number[order][:-1], False)
         ends = np.full(len(number), _NEVER)
         ends[order[follows]] = order[1:][follows[:-1]]
-        arrived = np.empty(len(number), np.int64)
-        arrived[np.lexsort((np.arange(len(number)), rows.minor, rows.major))] = np.arange(len(number))
+        arrived = places_of(np.lexsort((np.arange(len(number)), rows.minor, rows.major)), len(number))
         values = struct_of({str(n): one for n, one in enumerate(fields)}, len(number))
         places = np.arange(len(number))
         arrival = arrival_numbers(arrived, self.batch).astype(np.int64)
@@ -151,5 +150,5 @@ def _by_moment(moment: np.ndarray, row: np.ndarray, moments: int, values: pl.Ser
     empty = np.setdiff1d(np.arange(moments), moment)
     moment, row = np.concatenate([moment, empty]), np.concatenate([row, np.full(len(empty), len(values) - 1)])
     order = np.argsort(moment, kind="stable")
-    begins = np.append(True, np.diff(moment[order]) > 0)[: len(moment)]
+    begins = begins_of(moment[order])
     return Alive(values.gather(row[order]).struct.unnest().get_columns(), Rows.of(begins))

@@ -16,15 +16,13 @@ import polars as pl
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
-from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.aggregate.steps import Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
-from crossstream.storage.sorted_run import newest, sort_rows
+from crossstream.storage.sorted_run import begins_of
 
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
@@ -77,20 +75,6 @@ class Fold(Protocol):
         """
 
 
-class MovingFold(Fold, Protocol):
-    """Applies rows to the aggregates of windows whose bounds depend on the records."""
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
-
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """Applies single rows. `FoldSteps` does for a fold that merges."""
-
-    @property
-    def by_record(self) -> bool:
-        """Whether the rows of a session have to be applied one after the other, as they arrive."""
-
-
 @dataclass(frozen=True, slots=True)
 class Groups:
     """The rows of a batch sorted by group, then arrival. ``hashes``, ``keys``, ``starts``: of each group."""
@@ -111,8 +95,7 @@ class Groups:
             code = np.cumsum(begins)
             within = _by_start(code, starts[order])
             order, code = order[within], code[within]
-            s = starts[order]
-            begins = np.append(True, (code[1:] != code[:-1]) | (s[1:] != s[:-1]))
+            begins = begins_of(code, starts[order])
         heads = order[begins]
         return cls(
             changes.take(order),
@@ -174,9 +157,8 @@ def rows_within(
         return np.empty(0, np.int64), empty_columns(view.layout)
     columns, query = concat_all(parts), np.concatenate(queries)
     order = np.lexsort((np.concatenate(ages), columns["s"], query))
-    query, s = query[order], columns["s"][order]
-    first = np.append(True, (query[1:] != query[:-1]) | (s[1:] != s[:-1]))
-    kept = first & (columns["gone"][order] == 0)
+    query = query[order]
+    kept = begins_of(query, columns["s"][order]) & (columns["gone"][order] == 0)
     return query[kept], take_all(columns, order[kept])
 
 
@@ -223,7 +205,7 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     net = made.take(ends)
     net = replace(net, extra={**net.extra, **folded.state})
     if want_old:
-        begins = np.append(True, number[1:] != number[:-1])[: len(number)]
+        begins = begins_of(number)
         first = before.values.take(old_rows[number])
         both = concat_values([first, made.value])
         rows = np.arange(len(number))
@@ -271,15 +253,9 @@ def last_rows(begins: np.ndarray) -> np.ndarray:
 
 def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
     """The live rows with a position from ``low`` to ``high``, by position, start and key; None if there are none."""
-    parts = []
-    for run in view.segments():
-        if run.rows and run.reaches(low, high):
-            found = np.flatnonzero((run["s"] >= low) & (run["s"] <= high))
-            parts.append(take_all(run.columns, found))
-    if not any(len(part["h"]) for part in parts):
+    columns = view.live_between(low, high)
+    if not len(columns["h"]):
         return None
-    rows = sort_rows(concat_all(parts))
-    columns = take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
     keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
     order = (keys, columns["s"]) if "start" not in columns else (keys, columns["start"], columns["s"])
     return take_all(columns, np.lexsort(order))

@@ -15,10 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.operators.aggregate import exact
-from crossstream.operators.aggregate.cells import from_cells, to_cells
-from crossstream.operators.aggregate.sketch import entries_of, estimate, hashed, packed, running_registers
+from crossstream import serdes
 from crossstream.serdes import arrays
+from crossstream.serdes import serde as calls
 from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import expand
 
@@ -129,39 +128,6 @@ class WholeSum:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactSum:
-    """The exact sum of floats or Decimals (`exact.py`). Raises `OverflowError` for more than 38 decimal digits."""
-
-    dtype: pl.DataType
-    kinds: tuple[str, ...] = ("bytes",)
-
-    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
-        assert items is not None
-        place, parts = self._digits(items.fill_null(0))
-        if rows.signs is not None:
-            parts = [part * rows.signs for part in parts]
-        first, digits = exact.total_so_far((place, parts), before[0], rows.group, rows.starts, rows.picked)
-        last = digits if rows.picked is rows.ends else digits[np.searchsorted(rows.picked, rows.ends)]
-        return self._series(first, digits), [exact.pack(first, last)]
-
-    def _digits(self, items: pl.Series) -> exact.Digits:
-        if self.dtype.is_decimal():
-            return exact.digits_of_decimals(items)
-        return exact.digits_of_floats(items.cast(pl.Float64).to_numpy())
-
-    def _series(self, first: int, digits: np.ndarray) -> pl.Series:
-        if isinstance(self.dtype, pl.Decimal):
-            return exact.as_decimals(first, digits, self.dtype.scale)
-        return pl.Series(exact.rounded(first, digits))
-
-    def result(self, state: State) -> pl.Series:
-        return self._series(*exact.unpack(state[0]))
-
-    def merged(self, left: State, right: State) -> State:
-        return [exact.added(left[0], right[0])]
-
-
-@dataclass(frozen=True, slots=True)
 class Extreme:
     """The largest or the smallest value. Rows that are taken away are passed over: see `lost`."""
 
@@ -266,49 +232,11 @@ class Collected:
         return made, [to_cells(last)]
 
     def result(self, state: State) -> pl.Series:
-        return _without_nulls(from_cells(state[0], pl.List(self.dtype)))
+        return from_cells(state[0], pl.List(self.dtype)).fill_null([])
 
     def merged(self, left: State, right: State) -> State:
         held = self.result(right)
         return self.run(*_as_rows(_items(held), held.list.len().to_numpy()), left)[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Sketched:
-    """About how many different values there are (`sketch.py`)."""
-
-    kinds: tuple[str, ...] = ("bytes",)
-
-    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
-        assert items is not None
-        kept = np.flatnonzero(items.is_not_null().to_numpy())
-        return self._run(hashed(to_cells(items.gather(kept))), kept, rows, before)
-
-    def _run(
-        self, entries: np.ndarray, places: np.ndarray, rows: Rows, before: State
-    ) -> tuple[pl.Series, State]:
-        held, owner = entries_of(before[0])
-        registers = running_registers(
-            np.concatenate([owner, rows.group[places]]),
-            np.concatenate([held, entries]),
-            np.concatenate([rows.starts[owner], places]),
-        )
-        numbers = np.zeros((2, len(rows.begins)), np.int64)
-        np.add.at(numbers[0], registers.places, registers.weights)
-        np.add.at(numbers[1], registers.places, registers.filled)
-        none = np.zeros(len(rows.starts), np.int64)
-        weights, filled = (rows.so_far(one, none)[rows.picked] for one in numbers)
-        return pl.Series(estimate(weights, filled)), [packed(registers, len(rows.starts))]
-
-    def result(self, state: State) -> pl.Series:
-        begins = np.ones(len(state[0]), bool)
-        nothing = np.empty(0, np.int64)
-        return self._run(nothing.astype(np.uint16), nothing, Rows.of(begins), state)[0]
-
-    def merged(self, left: State, right: State) -> State:
-        entries, owner = entries_of(right[0])
-        rows = Rows.of(np.ones(len(left[0]), bool))
-        return self._run(entries, owner, rows, left)[1]
 
 
 def empty_state(part: Part, groups: int) -> State:
@@ -369,10 +297,6 @@ def _as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
     return _gather(items, source), Rows.of(begins)
 
 
-def _without_nulls(lists: pl.Series) -> pl.Series:
-    return lists.fill_null([]) if lists.null_count() else lists
-
-
 def _items(lists: pl.Series) -> pl.Series:
     """The items of lists, one after the other; an empty list has none."""
     return lists.filter(lists.list.len() > 0).explode()
@@ -393,3 +317,58 @@ def _lists(values: pl.Series, first: np.ndarray, last: np.ndarray) -> pl.Series:
     return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow())).cast(
         pl.List(values.dtype)
     )
+
+
+_WIDTH = 8
+
+
+def to_cells(values: pl.Series) -> pa.LargeBinaryArray:
+    """Values as the bytes that a store keeps; no value is null bytes.
+
+    Numbers and times have eight bytes, text is UTF-8, other values are JSON.
+    """
+    dtype = values.dtype
+    if dtype == pl.String:
+        return arrays.text_bytes(values)
+    if dtype == pl.Binary:
+        return values.to_arrow().cast(arrays.LARGE_BINARY)
+    if not _is_fixed(dtype):
+        inside = calls.encode_series(_nested(dtype), values.alias("v").to_frame().to_struct())
+        if not values.null_count():
+            return inside
+        null = pa.scalar(None, arrays.LARGE_BINARY)
+        return pa.compute.if_else(values.is_not_null().to_arrow(), inside, null)
+    there = None if not values.null_count() else values.is_not_null().to_numpy()
+    return arrays.from_fixed_rows(_numbers(values.drop_nulls()).view(np.uint8), _WIDTH, there)
+
+
+def from_cells(column: pa.LargeBinaryArray, dtype: pl.DataType) -> pl.Series:
+    """The values of cells."""
+    if dtype == pl.String:
+        return pl.Series(column.cast(pa.large_string()))
+    if dtype == pl.Binary:
+        return pl.Series(column)
+    if not _is_fixed(dtype):
+        return calls.decode_series(_nested(dtype), column).struct.field("v")
+    there = arrays.validity(column)
+    rows = arrays.fixed_rows(column, _WIDTH)
+    assert rows is not None
+    kind = np.float64 if dtype.is_float() else np.uint64 if dtype == pl.UInt64 else np.int64
+    return arrays.numeric_series(rows.view(kind), there).cast(dtype)
+
+
+def _is_fixed(dtype: pl.DataType) -> bool:
+    return dtype.is_integer() or dtype.is_float() or dtype == pl.Boolean or dtype.is_temporal()
+
+
+def _numbers(values: pl.Series) -> np.ndarray:
+    """The numbers of a series without nulls, in eight bytes each."""
+    if values.dtype.is_float():
+        return values.cast(pl.Float64).to_numpy().copy()
+    if values.dtype == pl.UInt64:
+        return values.to_numpy().copy()
+    return values.to_physical().cast(pl.Int64).to_numpy().copy()
+
+
+def _nested(dtype: pl.DataType) -> serdes.Serde:
+    return serdes.json(pl.Struct({"v": dtype}))

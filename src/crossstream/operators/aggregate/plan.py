@@ -9,7 +9,7 @@ import polars as pl
 from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.columns import Parts
-from crossstream.operators.aggregate.packed import PACKED
+from crossstream.operators.aggregate.folds import PACKED
 from crossstream.operators.aggregate.windows import retention_of
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
@@ -114,11 +114,4 @@ def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | Non
     if node.columns is None or not _keeps_rows(builder, node):
         return None
     fields = pl.Struct({str(n): dtype for n, dtype in enumerate(node.columns.field_types)})
-    store = StoreDef(
-        name=builder.inner_store(node, "rows"),
-        layout=GROUP_ROWS,
-        round=number,
-        key=node.group_key,
-        value=SchemaJson(fields),
-    )
-    return builder.put(store).name
+    return builder.own_store(node, "rows", GROUP_ROWS, number, node.group_key, SchemaJson(fields)).name

@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import Calls, Count
+from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -23,18 +23,18 @@ from crossstream.operators.aggregate.kernel import (
     START,
     Fold,
     Groups,
-    MovingFold,
     in_order,
     look_up,
     put,
     update,
     windows_from,
 )
-from crossstream.operators.aggregate.moving import BEFORE, NOW
-from crossstream.operators.aggregate.packed import STATE, Packed
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
+    BEFORE,
+    NOW,
+    MovingFold,
     closing_time,
     ends_of,
     first_open,
@@ -191,15 +191,10 @@ class AggregateRunner(Runner):
         )
         self._report_failures(node, groups, made.failures)
         net = self.as_stored(made.net, serde)
-        if not net.rows:
-            return
-        put(store.view, net, groups.hashes[net.extra[GROUP]])
-        if node.emit_final:
-            return
-        self.task.report.count_out(node.name, net.rows)
-        yield self.out(), self._keyed(in_order(net))
-        if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(self.as_stored(in_order(made.every), serde))
+        if net.rows:
+            put(store.view, net, groups.hashes[net.extra[GROUP]])
+            every = None if made.every is None else self.as_stored(in_order(made.every), serde)
+            yield from self._changed(node, net.rows, in_order(net), every)
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
@@ -242,18 +237,20 @@ class AggregateRunner(Runner):
             return self.as_stored(moved if packed is None else packed.shown(moved), serde)
 
         net = stored(made.net)
-        if not net.rows:
-            return
-        hashes = groups.hashes[net.extra[GROUP]]
-        put_sessions(store.view, net, hashes) if sessions else put(store.view, net, hashes)
-        if node.emit_final:
-            return
-        self.task.report.count_out(node.name, net.rows)
-        if made.repeated is not None and self.step.repeats:
-            net = stored(made.repeated)
-        yield self.out(), self._keyed(net)
-        if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(stored(made.every))
+        if net.rows:
+            (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
+            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
+            yield from self._changed(
+                node, net.rows, emitted, None if made.every is None else stored(made.every)
+            )
+
+    def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
+        """Emits the changes of the table, unless windows come out when they close."""
+        if not node.emit_final:
+            self.task.report.count_out(node.name, rows)
+            yield self.out(), self._keyed(changes)
+            if self.step.changelog is not None and every is not None:
+                yield self.step.changelog, self._keyed(every)
 
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
         beyond = next((failure for failure in failures if failure.role == BEYOND), None)

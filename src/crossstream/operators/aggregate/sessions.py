@@ -11,8 +11,9 @@ after the other if one of them may be late, or comes within the gap of a session
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +21,52 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, MovingFold, rows_within
-from crossstream.operators.aggregate.moving import BEFORE, NOW, Held, Log, Moved
-from crossstream.operators.aggregate.steps import Components, Steps
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
+from crossstream.operators.aggregate.windows import BEFORE, NOW, Held, Log, Moved, MovingFold, Note, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
 from crossstream.storage.snapshot import Snapshot
-from crossstream.storage.sorted_run import bisect
+from crossstream.storage.sorted_run import begins_of, bisect, places_of
 
 _FOREVER = np.iinfo(np.int64).max
+
+
+class Components:
+    """Numbers the sessions that records end up in, without their aggregates.
+
+    ``of``: for each row, then each session of the store, a number; `roots` gives equal ones to what was merged.
+    """
+
+    def __init__(self, rows: int, sessions: int) -> None:
+        self._parents = list(range(rows + sessions))
+        self._rows = rows
+
+    def read(self, values: Values) -> list[Any]:
+        return list(range(self._rows, len(self._parents)))
+
+    def add(self, row: int, aggregate: Any) -> Any:
+        if aggregate is not None:
+            self._parents[row] = aggregate
+        return row if aggregate is None else aggregate
+
+    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
+        for other in aggregates[1:]:
+            self._parents[other] = aggregates[0]
+        return aggregates[0]
+
+    def copy(self, aggregate: Any) -> Any:
+        return aggregate
+
+    def values(self, aggregates: list[Any]) -> Values:
+        raise AssertionError("there are no aggregates")
+
+    def roots(self) -> np.ndarray:
+        """The number of the session of each row, then of each session."""
+        parents = np.array(self._parents, np.int64)
+        while not np.array_equal(above := parents[parents], parents):
+            parents = above
+        return parents
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +161,8 @@ class Sessions:
                     return
                 if start != end or start != time:
                     for one in joined:
-                        log.note(row, number, one[0], one[1], one[1], None, swallowed=True)
-                log.note(row, number, start, end, end, steps.copy(made))
+                        log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
+                log.notes.append(Note(row, number, start, end, end, steps.copy(made)))
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
@@ -149,7 +186,7 @@ class Sessions:
         components, component = np.unique(mine[kept], return_inverse=True)
         order = np.argsort(component, kind="stable")
         kept, component = kept[order], component[order]
-        begins = np.append(True, component[1:] != component[:-1])
+        begins = begins_of(component)
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts[1:], len(kept)) - 1
         place = np.searchsorted(components, theirs).clip(max=len(components) - 1)
@@ -191,11 +228,10 @@ class Sessions:
                 np.zeros(components, bool), nulls(components, self.serde), np.zeros(components, np.int64)
             )
         values = self.held.values.take(swallowed)
-        begins = np.append(True, into[1:] != into[:-1])
+        begins = begins_of(into)
         rows = Rows(np.ones(len(into), bool), values, self.held.ts[swallowed])
         merged = rows if begins.all() else fold.merge(rows, begins)
-        place = np.full(components, -1)
-        place[into[begins]] = np.arange(int(begins.sum()))
+        place = places_of(into[begins], components)
         return Rows(place >= 0, merged.values.take(place), np.where(place >= 0, merged.ts[place], 0))
 
     def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, values: Values) -> Changes:
@@ -220,7 +256,7 @@ class Sessions:
         steps, log = Components(rows.rows, len(held.group)), Log()
         self._walk(hard.tolist(), steps.read(held.values), steps, log)
         taken = np.zeros(rows.rows + len(held.group), bool)
-        taken[log.rows] = True
+        taken[[one.row for one in log.notes]] = True
         taken[rows.rows :] = True
         walked = np.isin(np.append(number, held.group), hard)
         roots = np.where(taken, steps.roots() + len(found), -1)
@@ -247,12 +283,10 @@ class Sessions:
         """Numbers intervals, equal ones for those of a key that are at most the gap apart."""
         order = np.lexsort((ends, starts, keys))
         k, s, e = keys[order], starts[order], ends[order]
-        other = np.append(True, k[1:] != k[:-1])
+        other = begins_of(k)
         reach = running_maximum_of(e, np.flatnonzero(other))
         begins = other | np.append(True, s[1:] - self.gap > reach[:-1])
-        found = np.empty(len(order), np.int64)
-        found[order] = np.cumsum(begins) - 1
-        return found
+        return np.asarray((np.cumsum(begins) - 1)[places_of(order, len(order))])
 
 
 def _none(rows: Changes) -> Changes:
@@ -264,9 +298,8 @@ def _last_of_window(made: Changes) -> np.ndarray:
     """The rows without those of a window that another record made again: the store did not show it any more."""
     group, starts, ends = (np.asarray(made.extra[name]) for name in (GROUP, START, END))
     order = np.lexsort((made.minor, made.major, ends, starts, group))
-    g, s, e = group[order], starts[order], ends[order]
-    again = (g[1:] == g[:-1]) & (s[1:] == s[:-1]) & (e[1:] == e[:-1])
-    return np.sort(order[np.append(~again, True)[: len(order)]])
+    begins = begins_of(group[order], starts[order], ends[order])
+    return np.sort(order[np.append(begins[1:], True)[: len(order)]])
 
 
 def _in_order(gone: Changes, made: Changes) -> Changes:
@@ -281,7 +314,7 @@ def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     order = np.lexsort((missing, net.extra[END], net.extra[GROUP]))
     net, missing, hashes = net.take(order), missing[order], hashes[order]
     group, ends = np.asarray(net.extra[GROUP]), np.asarray(net.extra[END])
-    first = np.append(True, (group[1:] != group[:-1]) | (ends[1:] != ends[:-1]))[: len(order)]
+    first = begins_of(group, ends)
     net, missing, hashes = net.where(first), missing[first], hashes[first]
     columns: dict[str, Column] = {
         "h": hashes,

@@ -10,16 +10,57 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
+from crossstream.operators.aggregate.parts import Rows, State, to_cells
 from crossstream.serdes import arrays
+from crossstream.storage.sorted_run import begins_of
 
 _BITS = 11
 _REGISTERS = 1 << _BITS
 _RANK_BITS = 5
 _MOST = (1 << _RANK_BITS) - 1
 _ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Sketched:
+    """About how many different values there are."""
+
+    kinds: tuple[str, ...] = ("bytes",)
+
+    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+        assert items is not None
+        kept = np.flatnonzero(items.is_not_null().to_numpy())
+        return self._run(hashed(to_cells(items.gather(kept))), kept, rows, before)
+
+    def _run(
+        self, entries: np.ndarray, places: np.ndarray, rows: Rows, before: State
+    ) -> tuple[pl.Series, State]:
+        held, owner = entries_of(before[0])
+        registers = running_registers(
+            np.concatenate([owner, rows.group[places]]),
+            np.concatenate([held, entries]),
+            np.concatenate([rows.starts[owner], places]),
+        )
+        numbers = np.zeros((2, len(rows.begins)), np.int64)
+        np.add.at(numbers[0], registers.places, registers.weights)
+        np.add.at(numbers[1], registers.places, registers.filled)
+        none = np.zeros(len(rows.starts), np.int64)
+        weights, filled = (rows.so_far(one, none)[rows.picked] for one in numbers)
+        return pl.Series(estimate(weights, filled)), [packed(registers, len(rows.starts))]
+
+    def result(self, state: State) -> pl.Series:
+        begins = np.ones(len(state[0]), bool)
+        nothing = np.empty(0, np.int64)
+        return self._run(nothing.astype(np.uint16), nothing, Rows.of(begins), state)[0]
+
+    def merged(self, left: State, right: State) -> State:
+        entries, owner = entries_of(right[0])
+        rows = Rows.of(np.ones(len(left[0]), bool))
+        return self._run(entries, owner, rows, left)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +94,7 @@ def running_registers(groups: np.ndarray, entries: np.ndarray, places: np.ndarra
     code = groups * _REGISTERS + register
     order = np.lexsort((np.arange(len(code)), places, code))
     code, rank, places = code[order], rank[order], places[order]
-    begins = np.append(True, code[1:] != code[:-1])[: len(code)]
+    begins = begins_of(code)
     lift = np.cumsum(begins) * (_MOST + 1)
     best = np.maximum.accumulate(rank + lift) - lift
     before = np.where(begins, 0, np.append(0, best[:-1])[: len(best)])

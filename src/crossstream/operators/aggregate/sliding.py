@@ -19,8 +19,7 @@ import numpy as np
 from crossstream.columns.values import Values
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.aggregate.moving import NOW, Held, Log
-from crossstream.operators.aggregate.steps import Steps
+from crossstream.operators.aggregate.windows import NOW, Held, Log, Note, Steps
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
@@ -199,4 +198,4 @@ class _Record:
         sliding.newest = max(sliding.newest, start)
         self.windows.put(start, aggregate, ts)
         copy = sliding._steps.copy(aggregate)
-        sliding.log.note(self.row, self.number, start, start + sliding._size, ts, copy)
+        sliding.log.notes.append(Note(self.row, self.number, start, start + sliding._size, ts, copy))

@@ -1,11 +1,26 @@
-"""Which windows a record belongs to, which of them are closed for it, and which close in a batch. Times in ms."""
+"""Which windows a record belongs to, which of them are closed, and the changes of windows. Times in ms.
+
+The bounds of time windows are known. Those of sliding windows and sessions depend on the records: for these the changes
+are noted in order (`Log`), and what is left of them at the end of a batch is put into the store."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
 import numpy as np
 
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, raised
+from crossstream.columns.functions import Function
+from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.graph.nodes import WindowSpec
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Fold, Groups
+from crossstream.operators.table.kernel import Rows
+from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END
+from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import expand
 
 
@@ -60,3 +75,149 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
         return None
     sizes = 2 if windows.kind == "sliding" else 1
     return max(asked or 0, sizes * windows.size + windows.grace)
+
+
+Window = tuple[int, int, int]
+"""The number of a key, the start and the end."""
+
+BEFORE = "before"
+"""Extra column: the stream time before a record."""
+
+NOW = "now"
+"""Extra column: the stream time with a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Windows of the store. ``group``: the number of the key of each."""
+
+    group: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    ts: np.ndarray
+    values: Values
+
+    def numbers(self) -> dict[Window, int]:
+        """The number of each window: by key, start and end."""
+        keys = zip(self.group.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
+        return {key: number for number, key in enumerate(keys)}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
+
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
+    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
+    then its new row, or the same row of a sliding window twice.
+    """
+
+    net: Changes
+    every: Changes | None
+    late: int
+    failures: list[Failure]
+    repeated: Changes | None = None
+
+
+class Note(NamedTuple):
+    """A change of a window. ``row``: the record that made it; ``aggregate`` None: a tombstone, of a session that
+    became part of a longer one.
+    """
+
+    row: int
+    group: int
+    start: int
+    end: int
+    ts: int
+    aggregate: Any
+    swallowed: bool = False
+
+
+@dataclass(slots=True)
+class Log:
+    """Changes of windows, in order."""
+
+    notes: list[Note] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    late: int = 0
+
+    def fail(self, row: int, role: str, error: BaseException) -> bool:
+        """Notes a failure; False if no other record may be tried."""
+        self.failures.append(Failure(row, raised(error), role))
+        return not isinstance(error, KeyboardInterrupt)
+
+    def moved(
+        self, groups: Groups, held: Held, steps: Steps, serde: Serde, *, every: bool, want_old: bool
+    ) -> Moved:
+        """The changes as columns."""
+        there, last = held.numbers(), dict[Window, int]()
+        windows = [(one.group, one.start, one.end) for one in self.notes]
+        # What a window was before: another change, a window of the store, or nothing, in this order of numbers.
+        nothing = len(windows) + len(held.group)
+        stored = [len(windows) + there[one] if one in there else nothing for one in windows]
+        before, changed = list(stored), dict[Window, set[int]]()
+        for number, window in enumerate(windows):
+            before[number] = last.get(window, stored[number])
+            last[window] = number
+            changed.setdefault(window, set()).add(self.notes[number].row)
+        kept = {
+            number for window, number in last.items() if window in there or not self.notes[number].swallowed
+        }
+        alone = [
+            number
+            for number, window in enumerate(windows)
+            if last[window] in kept and len(changed[window]) == 1
+        ]
+        changes, net = self._changes(groups, steps), np.array(sorted(kept), np.int64)
+        final = changes.take(net)
+        if want_old:
+            values = concat_values([changes.value, held.values, nulls(1, serde)])
+            changes = replace(changes, old=values.take(np.array(before, np.int64)))
+            final = replace(final, old=values.take(np.array(stored, np.int64)[net]))
+        repeated = None
+        if not kept.issuperset(alone):
+            repeated = changes.take(np.array(sorted(kept.union(alone)), np.int64))
+        return Moved(final, changes if every else None, self.late, self.failures, repeated)
+
+    def _changes(self, groups: Groups, steps: Steps) -> Changes:
+        names = ("row", "group", "start", "end", "ts")
+        row, group, start, end, ts = (
+            np.array([getattr(one, name) for one in self.notes], np.int64) for name in names
+        )
+        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end}
+        made = replace(groups.rows, extra={}).take(row)
+        value = steps.values([one.aggregate for one in self.notes])
+        return replace(made, value=value, ts=ts, old=None, extra=extra)
+
+
+class MovingFold(Fold, Protocol):
+    """Applies rows to the aggregates of windows whose bounds depend on the records."""
+
+    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
+        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
+
+    def steps(self, rows: Changes, merger: Function | None) -> Steps:
+        """Applies single rows. `FoldSteps` does for a fold that merges."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether the rows of a session have to be applied one after the other, as they arrive."""
+
+
+class Steps(Protocol):
+    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate."""
+
+    def read(self, values: Values) -> list[Any]:
+        """Aggregates of the store."""
+
+    def add(self, row: int, aggregate: Any) -> Any:
+        """The aggregate with a row; may change the one that is given."""
+
+    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
+        """One aggregate of those of several sessions, the earliest first; ``row``: the one that joins them."""
+
+    def copy(self, aggregate: Any) -> Any:
+        """A copy of the aggregate: a later `add` does not change it."""
+
+    def values(self, aggregates: list[Any]) -> Values:
+        """Aggregates as a column."""

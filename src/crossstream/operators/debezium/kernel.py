@@ -28,6 +28,7 @@ from crossstream.serdes.debezium.events import NO_POSITION
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
+from crossstream.storage.sorted_run import begins_of, places_of
 
 UNAVAILABLE, POSITION, TRUNCATE = "unavailable", "position", "truncate"
 """Extra columns: a bit for each field that an event leaves out; the place of the event in the database's log; whether
@@ -81,9 +82,7 @@ def complete(
     effective = kept[~gone[kept] | previous]
     made = replace(events, value=rows, extra={})
     _remember(view, events, h, kept, rows, before, highest, first)
-    arrived = np.sort(order[effective])
-    place = np.empty(changes.rows, np.int64)
-    place[order] = np.arange(changes.rows)
+    arrived, place = np.sort(order[effective]), places_of(order, changes.rows)
     return Completed(
         made.take(place[arrived]),
         int((~on_time).sum()),
@@ -162,8 +161,7 @@ def _known(
 
 def _previous(kept: np.ndarray, gone: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Of the kept events, whether their key had a row before them."""
-    starts = np.append(True, group[kept][1:] != group[kept][:-1]) if len(kept) else np.empty(0, bool)
-    return np.asarray(np.where(starts, there[group[kept]], ~np.roll(gone[kept], 1)))
+    return np.asarray(np.where(begins_of(group[kept]), there[group[kept]], ~np.roll(gone[kept], 1)))
 
 
 def _whole_rows(

@@ -7,22 +7,14 @@ from dataclasses import replace
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import Node
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, Flow, StoreDef
+from crossstream.planning.plan import KEY_VALUE, Flow
 from crossstream.planning.steps import CompleteRowsStep
 
 
 def plan_complete_rows(builder: PlanBuilder, node: Node, events: Flow) -> Flow:
     """In the state partition of the key, before any reader of the table."""
     number = builder.earliest(events)
-    store = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "rows"),
-            layout=KEY_VALUE,
-            round=number,
-            key=events.key,
-            value=events.value,
-        )
-    )
+    store = builder.own_store(node, "rows", KEY_VALUE, number, events.key, events.value)
     out = builder.add(replace(events, name=inner(node.name, "records"), round=number, routed=True))
     builder.steps.append(
         CompleteRowsStep(

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossstream.columns.chains import reached
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import by_key
+from crossstream.columns.order import by_key, reached
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 

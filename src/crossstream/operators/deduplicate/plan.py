@@ -7,7 +7,7 @@ from dataclasses import replace
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import Deduplicate
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import DEDUPLICATED, StoreDef
+from crossstream.planning.plan import DEDUPLICATED
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
 from crossstream.serdes.json_plain import Kept
 
@@ -26,15 +26,7 @@ def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:
     number = builder.earliest(flow)
     arrived = builder.arrive(flow, number, node)
     out = builder.flow_of(node, node.name, number, routed=node.identity is None)
-    store = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "seen"),
-            layout=DEDUPLICATED,
-            round=number,
-            key=flow.key,
-            value=Kept(),
-        )
-    )
+    store = builder.own_store(node, "seen", DEDUPLICATED, number, flow.key, Kept())
     builder.steps.append(
         DeduplicateStep(node=node.name, round=number, inputs=(arrived,), output=out.name, store=store.name)
     )

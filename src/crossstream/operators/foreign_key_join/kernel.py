@@ -28,14 +28,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_headers
+from crossstream.columns.changes import Asked, Changes, Headers, concat_headers, headers_in, headers_of
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
-from crossstream.operators.table.kernel import as_changed, headers_in
+from crossstream.operators.table.kernel import as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import LEFT
@@ -296,14 +295,11 @@ def resolve(
             if headers is not None:
                 of_rows = _of_present(puts.changes.headers, puts.changes.value)
                 of_rows = None if of_rows is None else take_or_null(of_rows, rows)
-                joined = _with_headers(joined, headers_of(headers, own, of_rows))
+                changes = replace(joined.changes, headers=headers_of(headers, own, of_rows))
+                joined = replace(joined, changes=changes)
             yield joined
         asked[1].count(there, there & (referred | (partners > 0)))
         asked[1].most = max(asked[1].most, int(partners.max()))
-
-
-def _with_headers(joined: Joined, headers: Column | None) -> Joined:
-    return replace(joined, changes=replace(joined.changes, headers=headers))
 
 
 def _of_present(headers: Column | None, values: Values) -> Column | None:

@@ -36,10 +36,7 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     asks, answers, store = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
     referrers = None
     if node.kind in ("right", "outer"):  # how many left rows refer to a right key
-        referrers = builder.inner_store(node, "referrers")
-        builder.put(
-            StoreDef(name=referrers, layout=REFERRERS, round=second, key=store.key, value=serdes.int64())
-        )
+        referrers = builder.own_store(node, "referrers", REFERRERS, second, store.key, serdes.int64()).name
     out = builder.flow_of(node, node.name, second)
     builder.steps.append(
         ResolveStep(
@@ -71,25 +68,9 @@ def subscribe(
     and subscriptions are kept where the left rows are.
     """
     first, second = rounds
-    references = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "references"),
-            layout=REFERENCES,
-            round=first,
-            key=flow.key,
-            value=key,
-        )
-    )
-    store = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "subscriptions"),
-            layout=SUBSCRIPTIONS_HEADERS if node.headers in ("left", "both") else SUBSCRIPTIONS,
-            round=second,
-            key=key,
-            value=flow.value,
-            by_key2=first == second,
-        )
-    )
+    references = builder.own_store(node, "references", REFERENCES, first, flow.key, key)
+    layout = SUBSCRIPTIONS_HEADERS if node.headers in ("left", "both") else SUBSCRIPTIONS
+    store = builder.own_store(node, "subscriptions", layout, second, key, flow.value, by_key2=first == second)
     subscriptions = builder.add(Flow(inner(node.name, "subscriptions"), first, key, flow.value))
     answers = builder.add(Flow(inner(node.name, "answers"), first, flow.key, flow.value, first == second))
     builder.steps.append(

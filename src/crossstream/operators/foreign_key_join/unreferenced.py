@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.changes import Changes, Headers, both_sides, headers_of
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit

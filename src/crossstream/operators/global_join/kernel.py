@@ -14,18 +14,26 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_given, some_key
+from crossstream.columns.changes import (
+    Asked,
+    Changes,
+    Headers,
+    concat_changes,
+    headers_in,
+    headers_of,
+    some_given,
+    some_key,
+)
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys, partition_of
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
-from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
+from crossstream.storage.sorted_run import Run, begins_of, bisect, places_of, sort_rows, stable_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +100,21 @@ class WholeTable:
     def values(
         self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
     ) -> tuple[Values, list[Failure]]:
-        """The value that each key had just before (``major``, ``minor``), null where there was no row.
-
-        ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
-        """
+        """A row that several records look up is there, and will be decoded, once."""
         match = self._match(hashes, keys, major, minor)
-        first = np.ones(len(hashes), bool)
-        first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
+        first = begins_of(match.segment, match.row)
         if first.all():
             return Values(self.value, wire=match.gather("value")), []
-        rows = np.flatnonzero(first)
-        once = Match(match.segments, match.segment[rows], match.row[rows])
+        once = Match(match.segments, match.segment[first], match.row[first])
         return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1), []
 
     def some_key(self) -> Values | None:
-        """The key of a row, also of one that the batch brings; None if there is none."""
         before = (some_key(view, self.key) for view in self.views)
         fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
         return next((key for key in chain(before, fresh) if key is not None), None)
 
     def changes(self, every: bool = False) -> Changed:
-        """The last change that the batch makes of each key, in order of the hash, or every one, in order of arrival."""
+        """In order of the hash, or every one in order of arrival."""
         histories = [history for history in self.histories if history is not None]
         if not histories:
             return Changed(None, [])
@@ -122,12 +124,10 @@ class WholeTable:
         return Changed(concat_changes([history.net(self.key, self.value) for history in histories]), [])
 
     def before(self, hashes: np.ndarray, keys: Column) -> Looked:
-        """The rows of these keys before the batch; ``hashes`` sorted."""
         never = np.full(len(hashes), np.iinfo(np.int64).min)
         return self.rows(hashes, keys, never, never)
 
     def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
-        """The row that each key had just before (``major``, ``minor``); ``hashes`` sorted."""
         match = self._match(hashes, keys, major, minor)
         values = Values(self.value, wire=match.gather("value"))
         keeps = bool(self.views) and "headers" in self.views[0].layout.names
@@ -135,7 +135,6 @@ class WholeTable:
         return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
 
     def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
-        """All rows before the batch, piece by piece: hashes, keys, values."""
         for view in self.views:
             live = view.live()
             for start in range(0, live.rows, _PIECE):
@@ -186,7 +185,6 @@ class History:
     @classmethod
     def of(cls, changes: Changes, hashes: np.ndarray, serde: Serde | None) -> History:
         """``changes`` in arrival order, with the hashes of their keys, which are not null. ``serde``: of the values."""
-        headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
         columns = {
             "h": hashes,
             "s": np.arange(changes.rows),
@@ -195,7 +193,7 @@ class History:
             "ts": changes.ts,
             "major": changes.major,
             "minor": changes.minor,
-            "headers": headers,
+            "headers": headers_in(changes),
         }
         return cls(sort_rows(columns), changes.major, changes.minor)
 
@@ -339,7 +337,6 @@ def _rows(
         found, of_rows, failures = looked.rows.values, looked.rows.headers, looked.failures
     else:
         found, failures = table.values(*at)
-    index = np.full(records.rows, -1, np.int64)
-    index[asked] = np.arange(len(asked))
+    index = places_of(asked, records.rows)
     failures = [failure.at(asked[failure.row]) for failure in failures]
     return found.take(index), None if of_rows is None else take_or_null(of_rows, index), failures

@@ -26,7 +26,7 @@ from crossstream.operators.global_join.kernel import Changed, GlobalTable, Looke
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column, take, take_or_null, valid
-from crossstream.storage.sorted_run import bisect, expand, stable_order
+from crossstream.storage.sorted_run import bisect, expand, places_of, stable_order
 
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -91,9 +91,7 @@ class View:
         hashes = hash_keys(keys, self.bits)
         order = stable_order(hashes)
         looked = self.right.rows(hashes[order], take(keys, order), major[order], minor[order])
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        rows = looked.rows
+        rows, back = looked.rows, places_of(order, len(order))
         failures = [failure.at(order[failure.row]) for failure in looked.failures]
         return Rows(rows.present[back], rows.values.take(back), rows.ts[back]), failures
 
@@ -117,8 +115,7 @@ class View:
         if not every:
             return Changed(changes, looked.failures)
         arrived = np.lexsort((changes.minor, changes.major))
-        back = np.empty(len(arrived), np.int64)
-        back[arrived] = np.arange(len(arrived))
+        back = places_of(arrived, len(arrived))
         return Changed(changes.take(arrived), [failure.at(back[failure.row]) for failure in looked.failures])
 
     def _triggers(self) -> Changes | None:

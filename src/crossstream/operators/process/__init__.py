@@ -17,7 +17,7 @@
     >>> builder.stream("words", text).process_values(Numbered, stores=[seen])
     <KStream words.process_values>
 
-`context.py`: what a processor can do. `stores.py`: its stores within a batch. `timers.py`: when its timers fire.
-`runner.py`: the steps in a task. `plan.py`: their round and stores. Rules: semantics 3.15 (docs/semantics.md), KIP-820.
-Page: docs/processors.md.
+`context.py`: what a processor can do, and when its timers fire. `stores.py`: its stores within a batch. `runner.py`:
+the steps in a task. `plan.py`: their round and stores. Rules: semantics 3.15 (docs/semantics.md), KIP-820. Page:
+docs/processors.md.
 """

@@ -18,15 +18,7 @@ def plan_process(builder: PlanBuilder, node: Process | TransformBatches) -> None
     arrived = builder.arrive(flow, number, node)
     keeps_key = isinstance(node, Process) and node.keeps_key
     out = builder.flow_of(node, node.name, number, routed=keeps_key)
-    timers = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "timers"),
-            layout=KEY_VALUE,
-            round=number,
-            key=serdes.string(),
-            value=serdes.int64(),
-        )
-    )
+    timers = builder.own_store(node, "timers", KEY_VALUE, number, serdes.string(), serdes.int64())
     step = ProcessStep if isinstance(node, Process) else TransformBatchesStep
     builder.steps.append(
         step(

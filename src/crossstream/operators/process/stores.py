@@ -260,10 +260,7 @@ class WindowView(TimedView):
         return self._decoded(self._rows(self._bytes(key)).get(time)) if time >= self._oldest() else None
 
     def fetch(
-        self,
-        key: Any,
-        time_from: int | datetime | None = None,
-        time_to: int | datetime | None = None,
+        self, key: Any, time_from: int | datetime | None = None, time_to: int | datetime | None = None
     ) -> list[tuple[int, Any]]:
         """(timestamp, value) of a key, by timestamp; both bounds inclusive, None: no bound."""
         low = self._oldest() if time_from is None else max(self._oldest(), to_timestamp(time_from))
@@ -310,10 +307,7 @@ class VersionedView(TimedView):
         return self._decoded(rows[place][1])
 
     def fetch(
-        self,
-        key: Any,
-        time_from: int | datetime | None = None,
-        time_to: int | datetime | None = None,
+        self, key: Any, time_from: int | datetime | None = None, time_to: int | datetime | None = None
     ) -> list[tuple[int, Any]]:
         """(timestamp, value) of the versions of a key that begin between two times; None: a delete, or no bound."""
         low = 0 if time_from is None else to_timestamp(time_from)

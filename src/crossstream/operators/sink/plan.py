@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from crossstream.graph.nodes import FrameSink, Sink, TableSink
 from crossstream.graph.traversal import MergePoint, by_topic
-from crossstream.planning.builder import PlanBuilder, branches_of, forks_of, gather
+from crossstream.operators.stateless.plan import branches_of, forks_of, gather
+from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
 from crossstream.serdes import Serde

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Changes, headers_in
 from crossstream.columns.evaluate import call_of_user
 from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
@@ -84,8 +84,8 @@ class SinkRunner(Runner):
         changes = self.writable(self.writable(changes, "key", node.key), "value", node.value)
         if not changes.rows:
             return
-        headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
-        records = _records(changes.key.wire(node.key), changes.value.wire(node.value), changes.ts, headers)
+        key, value = changes.key.wire(node.key), changes.value.wire(node.value)
+        records = _records(key, value, changes.ts, headers_in(changes))
         for topic, rows in self._topics(node, changes):
             self._write(
                 node,

@@ -44,7 +44,7 @@ from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
-from crossstream.storage.sorted_run import sorted_order, stable_order
+from crossstream.storage.sorted_run import places_of, sorted_order, stable_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,6 @@ class _Entries:
 
 
 Kind = Literal["inner", "left"]
-
-_NONE = np.empty(0, np.int64)
 
 
 def resolve(
@@ -388,8 +386,7 @@ class _Join:
             outcome = self._call(result.key, left.value, rights)
             return Joined.of(result.with_value(outcome.values), outcome.failures, left.value, left.value)
         outcome = self._call(result.key.take(there), left.value.take(there), rights)
-        index = np.full(result.rows, -1)
-        index[there] = np.arange(len(there))
+        index = places_of(there, result.rows)
         failures = [failure.at(there[failure.row]) for failure in outcome.failures]
         return Joined.of(result.with_value(outcome.values.take(index)), failures, left.value, left.value)
 

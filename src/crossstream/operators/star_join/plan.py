@@ -16,14 +16,12 @@ from crossstream.planning.plan import (
     KEY_VALUE,
     REFERRERS,
     Flow,
-    StoreDef,
     many_references,
     many_rows,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import columns_in
-from crossstream.storage.sorted_run import Layout
 
 
 def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
@@ -34,7 +32,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     third = second + 1
     arrived = builder.arrive(flow, first, node)
     tables = [builder.materialize(right, second, None) for right in rights]
-    changelog, keep = builder.emits_changelog(node), partial(_keep, builder, node)
+    changelog, own_store = builder.emits_changelog(node), partial(builder.own_store, node)
     rows = builder.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
     asks = builder.add(Flow(inner(node.name, "asks"), first, RAW, RAW))
     answers = builder.add(Flow(inner(node.name, "answers"), second, RAW, RAW))
@@ -44,8 +42,8 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             round=first,
             inputs=(arrived,),
             output=rows.name,
-            references=keep("references", many_references(node.names), first, flow.key),
-            counts=keep("interest", REFERRERS, first, RAW, derived=True),
+            references=own_store("references", many_references(node.names), first, flow.key, RAW).name,
+            counts=own_store("interest", REFERRERS, first, RAW, RAW, derived=True).name,
             asks=asks.name,
             changelog=changelog,
         )
@@ -59,7 +57,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
                 *((table.changelog if changelog else table.output) or "" for table in tables),
             ),
             output=answers.name,
-            subscribers=keep("interested", INTERESTED, second, RAW, derived=True),
+            subscribers=own_store("interested", INTERESTED, second, RAW, RAW, derived=True).name,
             right_stores=tuple(table.store for table in tables),
             changelog=changelog,
         )
@@ -74,9 +72,9 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
                 builder.arrive(answers, third, node, partition_column=PARTITION),
             ),
             output=out.name,
-            rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
-            referrers=keep("referrers", INDEX, third, RAW, derived=True),
-            right_rows=keep("partners", KEY_VALUE, third, RAW, derived=True),
+            rows=own_store("rows", many_rows(node.names), third, flow.key, flow.value).name,
+            referrers=own_store("referrers", INDEX, third, RAW, RAW, derived=True).name,
+            right_rows=own_store("partners", KEY_VALUE, third, RAW, RAW, derived=True).name,
             right_stores=tuple(table.store for table in tables),
             changelog=changelog,
         )
@@ -88,20 +86,3 @@ def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
     """The fields of left rows that the joiner reads, if they are fixed and not all."""
     fields = None if columns_in(serde) is None else fields_of(node.joiner, "left")
     return frozenset() if fields is None else fields
-
-
-def _keep(
-    builder: PlanBuilder,
-    node: ManyJoin,
-    kind: str,
-    layout: Layout,
-    number: int,
-    key: Serde,
-    value: Serde = RAW,
-    *,
-    derived: bool = False,
-) -> str:
-    """Makes a store of the join, named after it."""
-    name = builder.inner_store(node, kind)
-    builder.put(StoreDef(name=name, layout=layout, round=number, key=key, value=value, derived=derived))
-    return name

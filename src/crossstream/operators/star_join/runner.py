@@ -11,12 +11,7 @@ from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.runner import emit_of, references_of
-from crossstream.operators.runner import (
-    Emitted,
-    OpenStore,
-    Runner,
-    no_changes,
-)
+from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import PartitionState, resolve
 from crossstream.operators.star_join.subscriptions import (

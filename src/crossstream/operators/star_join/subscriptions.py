@@ -28,7 +28,7 @@ from crossstream.operators.table_join.kernel import Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
-from crossstream.storage.sorted_run import expand, stable_order
+from crossstream.storage.sorted_run import expand, places_of, stable_order
 
 RAW: Serde = serdes.bytes()
 """Of keys and values that are bytes of several serdes."""
@@ -361,9 +361,7 @@ def with_tables(foreign: Changes) -> Changes:
         parts = [
             arrays.with_first_byte(int(n), take(keys, mine)) for n, mine in zip(numbers, rows, strict=True)
         ]
-        index = np.empty(len(keys), np.int64)
-        index[np.concatenate(rows)] = np.arange(len(keys))
-        keys = take(pa.concat_arrays(parts), index)
+        keys = take(pa.concat_arrays(parts), places_of(np.concatenate(rows), len(keys)))
     return replace(foreign, key=Values(RAW, wire=keys), extra={})
 
 

@@ -58,13 +58,10 @@ from crossstream.operators.stream_join.records import (
     waits_on,
 )
 from crossstream.operators.table_join.kernel import Joined
+from crossstream.storage.sorted_run import begins_of
 
 Kind = Literal["inner", "left", "outer"]
-OUTER: dict[Kind, tuple[bool, bool]] = {
-    "inner": (False, False),
-    "left": (True, False),
-    "outer": (True, True),
-}
+OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}
 """By side: whether its records come out without a partner, too."""
 
 
@@ -284,9 +281,7 @@ def _without_gone(batch: _Batch, found: Hits, late: np.ndarray) -> tuple[Hits, n
     if not gone.any():
         return found, late
     order = np.lexsort((found.n, found.trigger))
-    trigger, n = found.trigger[order], found.n[order]
-    begins = np.append(True, (trigger[1:] != trigger[:-1]) | (n[1:] != n[:-1]))
-    group = np.cumsum(begins) - 1
+    group = np.cumsum(begins_of(found.trigger[order], found.n[order])) - 1
     any_gone = np.zeros(int(group[-1]) + 1, bool)
     any_gone[group[gone[order]]] = True
     keep = np.empty(len(late), bool)

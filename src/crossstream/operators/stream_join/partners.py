@@ -9,7 +9,7 @@ import numpy as np
 
 from crossstream.columns.order import running_maximum
 from crossstream.storage.columns import Column, concat, cut, same_rows, take
-from crossstream.storage.sorted_run import Run, bisect, expand, stable_order
+from crossstream.storage.sorted_run import Run, bisect, expand, places_of, stable_order
 
 _NOTHING = np.empty(0, np.int64)
 FRESH = 4
@@ -138,15 +138,9 @@ def search(
             continue
         hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
         if len(hits):
-            by_position = _inverse(hits, len(order))
+            place = places_of(hits, len(order))
+            by_position = place[place >= 0]
             yield Found(number, positions[hits[by_position]], start[by_position], stop[by_position])
-
-
-def _inverse(numbers: np.ndarray, count: int) -> np.ndarray:
-    """The order that sorts different numbers below ``count``."""
-    position = np.full(count, -1, np.int64)
-    position[numbers] = np.arange(len(numbers))
-    return position[position >= 0]
 
 
 def _ranges(

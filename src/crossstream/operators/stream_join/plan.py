@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.graph.describe import has_new_key
-from crossstream.graph.nodes import StoreSpec, StreamStreamJoin
+from crossstream.graph.names import store_names
+from crossstream.graph.nodes import StreamStreamJoin
+from crossstream.graph.traversal import has_new_key
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
@@ -16,21 +17,24 @@ def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> Non
     """The join in the first round in which both streams can be there; a stream joined with itself comes once."""
     flows = [builder.flow(name) for name in node.parents]
     number = max(map(builder.earliest, flows))
-    specs = (node.store, node.other_store)
     stores = [
-        _keep(builder, node, spec, side, number) for spec, side in zip(specs, ("left", "right"), strict=True)
+        builder.put(
+            StoreDef(
+                name=name,
+                layout=WINDOW,
+                round=number,
+                key=spec.key or flow.key,
+                value=spec.value or flow.value,
+                public=spec.name,
+            )
+        )
+        for name, spec, flow in zip(
+            store_names(builder.topology.nodes, node), (node.store, node.other_store), flows, strict=True
+        )
     ]
     waiting = None
     if node.kind != "inner" and not node.eager:
-        waiting = builder.put(
-            StoreDef(
-                name=builder.inner_store(node, "waiting"),
-                layout=WAITING,
-                round=number,
-                key=stores[0].key,
-                value=Kept(),
-            ),
-        )
+        waiting = builder.own_store(node, "waiting", WAITING, number, stores[0].key, Kept()).name
     inputs = tuple(
         builder.arrive(replace(flow, key=store.key, value=store.value), number, node)
         for flow, store in zip(flows, stores, strict=True)
@@ -43,24 +47,10 @@ def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> Non
             inputs=inputs,
             output=out.name,
             stores=(stores[0].name, stores[1].name),
-            waiting=None if waiting is None else waiting.name,
+            waiting=waiting,
             right_first=builder.visits.right_first(node),
             refused=(_refusal(builder, node, node.parents[0]), _refusal(builder, node, node.parents[1])),
         )
-    )
-
-
-def _keep(builder: PlanBuilder, node: StreamStreamJoin, spec: StoreSpec, side: str, number: int) -> StoreDef:
-    flow = builder.flow(node.parents[0 if side == "left" else 1])
-    return builder.put(
-        StoreDef(
-            name=spec.name or builder.inner_store(node, side),
-            layout=WINDOW,
-            round=number,
-            key=spec.key or flow.key,
-            value=spec.value or flow.value,
-            public=spec.name,
-        ),
     )
 
 

@@ -9,11 +9,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.changes import Changes, Headers, both_sides, headers_of
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
 from crossstream.operators.stream_join.partners import (
@@ -40,7 +39,7 @@ from crossstream.storage.columns import (
     valid,
 )
 from crossstream.storage.snapshot import Snapshot
-from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
+from crossstream.storage.sorted_run import Run, is_sorted, sorted_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,8 @@ def records_of(
             order = np.lexsort((of_side ^ right_first(both.minor), both.minor, both.major))
         side = of_side[order]
         row = np.where(side == RIGHT, order - left.rows, order)
-    key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)
+    is_all = len(order) == both.rows and is_sorted(order)
+    key = both.key.wire() if is_all else take(both.key.wire(), order)
     there = np.concatenate([~one.value.missing() for one in sides])
     return Records(
         side,
@@ -153,10 +153,6 @@ def records_of(
         there[np.where(side == LEFT, row, sides[LEFT].rows + row)],
         batch,
     )
-
-
-def _is_all(order: np.ndarray, rows: int) -> bool:
-    return len(order) == rows and is_sorted(order)
 
 
 _IDENTITY = ("h", "s", "key", "n")
@@ -186,7 +182,10 @@ def closing(
         for number in pieces.stored(side) if rows.rows else ():
             if not pieces.runs[number].reaches(*rows.times):
                 continue
-            queries, found = _same_rows(pieces.runs[number], rows)
+            run = pieces.runs[number]
+            queries, found = run.match_range(rows["h"], rows["key"], rows["s"], rows["s"])
+            same = run["n"][found] == rows["n"][queries]
+            queries, found = queries[same], found[same]
             ts, n = rows["s"][queries], rows["n"][queries]
             trigger = times.first_after(window.closes(side, ts))
             parts.append((trigger, np.full(len(found), number), found, ts, n, np.full(len(found), side)))
@@ -196,18 +195,8 @@ def closing(
 def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     """The same as rows of the store of waiting records."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
-    last = int(limits.max()) - 1
-    parts: list[Columns] = []
-    for run in waiting.view.segments():
-        if not run.rows or not run.reaches(waiting.horizon, last):
-            continue
-        found = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
-        if len(found):
-            parts.append(take_all(run.columns, found))
-    if not parts:
-        return None
-    rows = sort_rows(concat_all(parts))
-    return _picked(rows, newest(rows.columns) & (rows["gone"] == 0))
+    rows = Run(waiting.view.live_between(waiting.horizon, int(limits.max()) - 1))
+    return _picked(rows, rows["s"] < limits[rows["side"]]) if rows.rows else None
 
 
 def waits_on(waiting: Kept, side: int) -> bool:
@@ -221,13 +210,6 @@ def waits_on(waiting: Kept, side: int) -> bool:
 
 def _picked(run: Run, mask: np.ndarray) -> Run:
     return run if mask.all() else Run(take_all(run.columns, np.flatnonzero(mask)))
-
-
-def _same_rows(run: Run, wanted: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (wanted row, row of the run) of one identity."""
-    queries, rows = run.match_range(wanted["h"], wanted["key"], wanted["s"], wanted["s"])
-    same = run["n"][rows] == wanted["n"][queries]
-    return queries[same], rows[same]
 
 
 def put_records(

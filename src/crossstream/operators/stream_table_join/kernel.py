@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Asked, Changes, concat_changes
+from crossstream.columns.changes import Asked, Changes, Headers, concat_changes, headers_in, headers_of
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import (
     Puts,
     arrival_numbers,
@@ -32,17 +31,10 @@ from crossstream.columns.order import (
     running_maximum_of,
 )
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.table.kernel import (
-    as_stored,
-    find_versions,
-    headers_at,
-    headers_in,
-    latest_versions,
-    lookup,
-)
+from crossstream.operators.table.kernel import as_stored, find_versions, headers_at, latest_versions, lookup
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, concat_all, take, take_all, take_or_null
+from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
 
@@ -67,13 +59,8 @@ class Buffer:
 
     def due(self, clock: int) -> Changes:
         """Those that leave by the time the clock shows ``clock``, in arrival order, without a position in time yet."""
-        parts: list[dict[str, Column]] = []
-        for run in self.view.segments():
-            rows = np.flatnonzero((run["s"] >= self.horizon) & (run["s"] <= clock - self.grace))
-            if len(rows) or not parts:
-                parts.append(take_all(run.columns, rows))
-        together = concat_all(parts)
-        columns = take_all(together, np.argsort(together["n"]))
+        found = self.view.live_between(self.horizon, clock - self.grace)
+        columns = take_all(found, np.argsort(found["n"]))
         nowhere = np.zeros(len(columns["n"]), np.int64)
         return Changes(
             Values(self.key, wire=columns["key"]),
@@ -148,14 +135,13 @@ def waiting_rows(
     records: Changes, positions: np.ndarray, batch: int, serde: Serde | None, bits: int
 ) -> dict[str, Column]:
     """The rows of the store for records that wait on; ``positions``: theirs among the records of the batch."""
-    headers = pa.nulls(records.rows, pa.large_binary()) if records.headers is None else records.headers
     return {
         "h": records.hashes(bits),
         "s": records.ts,
         "key": records.key.wire(),
         "n": arrival_numbers(positions, batch),
         "value": records.value.wire(serde),
-        "headers": headers,
+        "headers": headers_in(records),
         "gone": np.zeros(records.rows, np.uint8),
     }
 

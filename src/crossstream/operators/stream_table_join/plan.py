@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from crossstream.graph.nodes import StreamTableJoin
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import BUFFER, StoreDef
+from crossstream.planning.plan import BUFFER
 from crossstream.planning.steps import StreamTableJoinStep
-from crossstream.serdes import Serde
 
 
 def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
@@ -23,6 +22,11 @@ def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
     wanted = replace(stream, key=store.key, value=node.stream_value or stream.value)
     arrived = builder.arrive(wanted, number, node)
     out = builder.flow_of(node, node.name, number, True)
+    buffer = None
+    if node.grace is not None:  # how long records wait is part of what must stay the same
+        buffer = builder.own_store(
+            node, "buffer", BUFFER, number, store.key, wanted.value, history=node.grace
+        ).name
     builder.steps.append(
         StreamTableJoinStep(
             node=node.name,
@@ -30,17 +34,8 @@ def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
             inputs=(arrived, *kept.inputs),
             output=out.name,
             store=store.name,
-            buffer=_buffer(builder, node, number, store.key, wanted.value),
+            buffer=buffer,
             looking_first=builder.visits.looking_first(node),
             refusal=builder.null_key_reason(node),
         )
     )
-
-
-def _buffer(builder: PlanBuilder, node: StreamTableJoin, number: int, key: Serde, value: Serde) -> str | None:
-    """The store of the records that wait; how long they do is part of what must stay the same."""
-    if node.grace is None:
-        return None
-    name = builder.inner_store(node, "buffer")
-    builder.put(StoreDef(name=name, layout=BUFFER, round=number, key=key, value=value, history=node.grace))
-    return name

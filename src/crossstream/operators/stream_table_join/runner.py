@@ -89,12 +89,7 @@ class StreamTableJoinRunner(Runner):
         definition = store.definition
         assert definition.history is not None
         return Buffer(
-            store.view,
-            definition.history,
-            store.stream_time,
-            store.horizon,
-            definition.key,
-            definition.value,
+            store.view, definition.history, store.stream_time, store.horizon, definition.key, definition.value
         )
 
     def _leaving(self, stream: Changes, name: str) -> Changes:

@@ -14,6 +14,6 @@ for any cut of the input into batches: each change is passed through the buffer 
     >>> counts.suppress(cs.Suppressed.until_window_closes())
     <KTable words.count.suppress>
 
-`kernel.py`: which changes come out, and when. `store.py`: the store of those that wait. `runner.py`: the step in a
-task. `plan.py`: its round and its store. Rules: semantics 3.13 (docs/semantics.md), KIP-328. Page: docs/suppression.md.
+`kernel.py`: which changes come out, and when. `runner.py`: the step in a task, and the store of those that wait.
+`plan.py`: its round and its store. Rules: semantics 3.13 (docs/semantics.md), KIP-328. Page: docs/suppression.md.
 """

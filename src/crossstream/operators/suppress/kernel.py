@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.chains import reached
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import by_key
+from crossstream.columns.order import by_key, reached
 from crossstream.storage.columns import Column
 
 HELD = -1
@@ -87,11 +86,7 @@ class Bounds:
 
 
 def bounded_stays(
-    keys: Sequence[bytes],
-    moments: Moments,
-    duration: int,
-    bounds: Bounds,
-    size: Callable[[int, int], int],
+    keys: Sequence[bytes], moments: Moments, duration: int, bounds: Bounds, size: Callable[[int, int], int]
 ) -> Stays:
     """As `stays`, one change after the other. ``size(first, last)``: the bytes of a stay, so far."""
     first: list[int] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crossstream.graph.nodes import Aggregate, Filter, MapValues, Suppress
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import SUPPRESSED, StoreDef
+from crossstream.planning.plan import SUPPRESSED
 from crossstream.planning.steps import SuppressStep
 from crossstream.serdes.windowed import WindowedSerde
 
@@ -20,15 +20,7 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
     if by_group:
         assert isinstance(key, WindowedSerde)
         key = key.inner
-    store = builder.put(
-        StoreDef(
-            name=builder.inner_store(node, "buffer"),
-            layout=SUPPRESSED,
-            round=number,
-            key=key,
-            value=out.value,
-        )
-    )
+    store = builder.own_store(node, "buffer", SUPPRESSED, number, key, out.value)
     builder.steps.append(
         SuppressStep(
             node=node.name,

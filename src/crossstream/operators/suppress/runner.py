@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Changes, concat_changes, headers_in
+from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, Runner
+from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.suppress.kernel import (
     HELD,
     Bounds,
@@ -24,9 +25,101 @@ from crossstream.operators.suppress.kernel import (
     lengths,
     stays,
 )
-from crossstream.operators.suppress.store import Buffer, Held
 from crossstream.planning.steps import SuppressStep
+from crossstream.serdes import Serde
+from crossstream.serdes.arrays import null_rows
 from crossstream.serdes.windowed import NO_END, WindowedSerde
+from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
+from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
+
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows that wait: with their time in the buffer and, where that is asked for, the bytes they take."""
+
+    rows: Changes
+    time: np.ndarray
+    size: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """The rows that wait when a batch begins. ``key``: the serde of their own keys."""
+
+    store: OpenStore
+    key: Serde
+    by_group: bool
+    bits: int
+
+    def places(self, keys: Column) -> tuple[np.ndarray, Column]:
+        """The keys that decide where rows are, for their own ones, and the hashes of these."""
+        if self.by_group:
+            assert isinstance(self.key, WindowedSerde)
+            keys = self.key.split(keys)[0]
+        return hash_keys(keys, self.bits), keys
+
+    def of_keys(self, keys: Column) -> list[dict[str, Column]]:
+        """The rows that may be those of these keys."""
+        hashes, owners = self.places(keys)
+        order = np.argsort(hashes, kind="stable")
+        hashes, owners = hashes[order], take(owners, order)
+        heads = np.flatnonzero(begins_of(identities([hashes, owners])))
+        found = self.store.view.scan(hashes[heads], take(owners, heads), _ALL)
+        return [take_all(part, np.flatnonzero(part["s"] >= self.store.horizon)) for _, part in found]
+
+    def until(self, time: int) -> dict[str, Column]:
+        """The rows whose time in the buffer is at most ``time``."""
+        return self.store.view.live_between(self.store.horizon, time)
+
+    def held(self, keys: Column, time: int) -> Held:
+        """The rows of these keys, and all until ``time``; each once, in no order."""
+        rows = sort_rows(concat_all([*self.of_keys(keys), self.until(time)]))
+        return self.of(take_all(rows.columns, np.flatnonzero(newest(rows.columns))))
+
+    def all(self) -> Held:
+        """All rows that wait."""
+        return self.of(self.until(_ALL))
+
+    def of(self, columns: Columns) -> Held:
+        """Rows of the store as changes, without a place in time."""
+        nowhere = np.zeros(len(columns["h"]), np.int64)
+        value = self.store.definition.value
+        rows = Changes(
+            Values(self.key, wire=columns["key2"]),
+            Values(value, wire=columns["value"]),
+            columns["ts"],
+            nowhere,
+            nowhere,
+            columns["headers"],
+            Values(value, wire=columns["old"]),
+        )
+        return Held(rows, columns["s"], columns["size"])
+
+    def put(self, rows: Changes, time: np.ndarray, size: np.ndarray, *, gone: bool = False) -> None:
+        """Keeps rows, in place of those with their keys and times in the buffer; ``gone``: they have left early."""
+        if not rows.rows:
+            return
+        own = rows.key.wire()
+        hashes, owners = self.places(own)
+        self.store.view.put(
+            {
+                "h": hashes,
+                "s": time,
+                "key": owners,
+                "key2": own,
+                "value": rows.value.wire(self.store.definition.value),
+                "old": null_rows(rows.rows)
+                if rows.old is None
+                else rows.old.wire(self.store.definition.value),
+                "ts": rows.ts,
+                "size": size,
+                "headers": headers_in(rows),
+                "gone": np.full(rows.rows, gone, np.uint8),
+            }
+        )
+
 
 _CONTEXT = 28
 """Bytes that a record takes in Kafka's buffer beside key, values, headers and topic."""
@@ -81,7 +174,7 @@ class SuppressRunner(Runner):
         if moment is None:
             return
         due = self._buffer().until(moment - node.duration)
-        if due is not None:
+        if len(due["h"]):
             held = self._buffer().of(due)
             order = in_order(held.time, np.zeros(held.rows.rows), held.rows.key.wire())
             now = np.full(len(order), moment)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Changes, headers_in
 from crossstream.columns.order import by_key, last_per_key, last_per_trigger, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
+from crossstream.storage.sorted_run import begins_of, places_of
 
 BEHIND = "behind"
 """Extra column of versioned tables: 1 for an update behind a newer version of its key, or `OVERTAKEN`."""
@@ -110,11 +111,6 @@ def headers_at(view: Snapshot, match: Match) -> Column | None:
     return match.gather("headers") if "headers" in view.layout.names else None
 
 
-def headers_in(changes: Changes) -> Column:
-    """The headers as a column, which has nulls where no row has any."""
-    return pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
-
-
 def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarray) -> Rows:
     """The numbered rows, each after one of the ``changes``; ``change`` −1: as ``before`` them."""
     changed = change >= 0
@@ -153,12 +149,7 @@ def as_stored(value: Values, serde: Serde | None) -> Values:
 
 
 def upsert_versions(
-    view: Snapshot,
-    changes: Changes,
-    *,
-    bits: int,
-    serde: Serde | None,
-    changelog: bool = False,
+    view: Snapshot, changes: Changes, *, bits: int, serde: Serde | None, changelog: bool = False
 ) -> Upserts:
     """Puts the records that a versioned table takes (`Versions`).
 
@@ -274,10 +265,7 @@ def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarr
     """
     rows, group = len(ts), np.cumsum(begins) - 1
     order = np.argsort(ts, kind="stable")
-    ranks = np.empty(rows, np.int64)
-    ranks[order] = np.arange(rows)
-    newer = ts >= _floor(latest)
-    own = np.where(newer, ranks, -1)
+    own = np.where(ts >= _floor(latest), places_of(order, rows), -1)
     previous = np.where(begins, -1, np.roll(own, 1))
     # The number of the group is part of the rank, so one running maximum serves all groups.
     best = np.maximum.accumulate(previous + group * (rows + 1)) - group * (rows + 1)
@@ -313,9 +301,7 @@ def _version_rows(
     """One row for each key and timestamp: of equal ones the last."""
     group = np.cumsum(begins)
     order = np.lexsort((np.arange(len(group)), sorted_.ts, group))
-    g, ts = group[order], sorted_.ts[order]
-    last = np.append((g[1:] != g[:-1]) | (ts[1:] != ts[:-1]), True)
-    rows = order[last]
+    rows = order[np.append(begins_of(group[order], sorted_.ts[order])[1:], True)]
     return {
         "h": hashes[rows],
         "s": sorted_.ts[rows],

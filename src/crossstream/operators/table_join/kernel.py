@@ -14,14 +14,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, both_sides
+from crossstream.columns.changes import Asked, Changes, Headers, both_sides, headers_in, headers_of
 from crossstream.columns.evaluate import Failure, evaluate_where
 from crossstream.columns.functions import Function
-from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.stream_join.partners import RIGHT
-from crossstream.operators.table.kernel import Rows, as_stored, headers_in
+from crossstream.operators.table.kernel import Rows, as_stored
 from crossstream.storage.columns import Column, take_or_null
 
 Kind = Literal["inner", "left", "outer"]
