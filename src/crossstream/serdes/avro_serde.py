@@ -282,14 +282,14 @@ class _AvroValues(ABC):
             if attributes is not None and set(map(type, dense)) == {attributes[0]}:
                 direct = written_attributes(self.form.node, dense, attributes[1], self.name)
                 if direct is not None:
-                    return self._framed(_with_nulls(direct, there))
+                    return self._framed(arrays.with_nulls(direct, there))
             if self.of is not None:
                 dense = self._plain(dense)
             plain = checked(self.form.node, dense, self.name)
             payload = self._few_written(plain) if len(plain) <= arrays.FEW else None
             if payload is None:
                 payload = written(self.form.node, plain, self.name)
-        return self._framed(_with_nulls(payload, there))
+        return self._framed(arrays.with_nulls(payload, there))
 
     def _few_written(self, plain: Sequence[Any]) -> pa.LargeBinaryArray | None:
         """The payloads of a few values, one by one; None: it takes columns."""
@@ -341,7 +341,7 @@ class _AvroValues(ABC):
         payload = written(self.form.node, dense, self.name)
         if self.form.is_narrower:
             self._check_written(payload, dense)
-        return self._framed(_with_nulls(payload, there))
+        return self._framed(arrays.with_nulls(payload, there))
 
     def _check_written(self, payload: pa.LargeBinaryArray, values: pl.Series) -> None:
         text = self._own_text()
@@ -433,12 +433,6 @@ class _AvroValues(ABC):
         return parts
 
 
-def _with_nulls(payload: pa.LargeBinaryArray, there: Any) -> pa.LargeBinaryArray:
-    if there.all():
-        return payload
-    return payload.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
 def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl.Series:
     """The column of several parts, null where there is none."""
     if len(parts) == 1 and len(parts[0][0]) == rows:
@@ -446,7 +440,7 @@ def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl
         assert isinstance(made, pl.Series)
         return made
     if not parts:
-        return pl.Series([None], dtype=dtype).new_from_index(0, rows)
+        return arrays.null_series(rows, dtype)
     dense = pl.concat([column for _, column in parts if isinstance(column, pl.Series)], rechunk=True)
     source = np.full(rows, -1, np.int64)
     source[np.concatenate([rows for rows, _ in parts])] = np.arange(len(dense))

@@ -178,9 +178,7 @@ def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     total = int(counts.sum())
     parts = [part for kind, column, place in entry for part in _parts(kind, column, place)]
     content = joined(parts, total)
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
-    lists = arrays.binary_array(arrays.offsets(content)[ends], _buffer(content))
+    lists = arrays.binary_array(arrays.offsets(content)[arrays.ends_of(counts)], _buffer(content))
     there = counts > 0
     return [spread(varints(counts[there]), there), lists, _same(b"\x00", len(counts))]
 
@@ -270,7 +268,7 @@ def _decimal(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBina
         rows = np.ascontiguousarray(wide[:, wide.shape[1] - node.size :])
         return [arrays.from_fixed_rows(rows.ravel(), node.size, None)]
     content = big[np.arange(16) >= (16 - size)[:, None]]
-    return [varints(size), arrays.binary_array(_ends(size), content)]
+    return [varints(size), arrays.binary_array(arrays.ends_of(size), content)]
 
 
 def _series(node: Node, values: Sequence[Any], target: Target) -> pl.Series:
@@ -329,13 +327,7 @@ def varints(values: Any) -> pa.LargeBinaryArray:
         made[:, at] = (group & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
         size += more
     content = made[np.arange(width) < size[:, None]]
-    return arrays.binary_array(_ends(size), content)
-
-
-def _ends(sizes: Any) -> Any:
-    made = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=made[1:])
-    return made
+    return arrays.binary_array(arrays.ends_of(size), content)
 
 
 def _same(data: bytes, rows: int) -> pa.LargeBinaryArray:
@@ -351,7 +343,7 @@ def spread(rows: pa.LargeBinaryArray, mask: Any) -> pa.LargeBinaryArray:
     sizes = np.zeros(len(mask), np.int64)
     positions = arrays.offsets(rows)
     sizes[mask] = np.diff(positions)
-    return arrays.binary_array(_ends(sizes) + positions[0], _buffer(rows))
+    return arrays.binary_array(arrays.ends_of(sizes) + positions[0], _buffer(rows))
 
 
 # -- objects ----------------------------------------------------------------------------------------------

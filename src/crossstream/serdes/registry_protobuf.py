@@ -156,7 +156,7 @@ class ConfluentProtobuf:
         known = columnar(self.message)
         if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
             try:
-                return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+                return self._framed(arrays.with_nulls(write_columns(dense, known), there.to_numpy()))
             except ValueError:
                 pass  # a null key of a map, for instance: the slow way says where
         return self.encode_objects(fitted.to_list())
@@ -178,7 +178,7 @@ class ConfluentProtobuf:
                 read = None  # the slow way finds the rows
             if read:
                 series = pl.concat(read) if len(read) > 1 else read[0]
-                return series if there is None else _with_nulls(series, there)
+                return series if there is None else arrays.series_with_nulls(series, there)
         rows = [None if one is None else plain_of(one) for one in self._messages(payload)]
         return pl.Series("", pa.array(rows, arrow_type(made.dtype)))
 
@@ -262,15 +262,6 @@ class ConfluentProtobuf:
             raise refusals.undecodable_rows(self.name, bad)
         rows = payload.to_pylist()
         return arrays.binary_rows([found.get(row, one) for row, one in enumerate(rows)])
-
-
-def _spread(dense: pa.LargeBinaryArray, there: arrays.Mask) -> pa.LargeBinaryArray:
-    return dense if there.all() else dense.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def _with_nulls(series: pl.Series, there: arrays.Mask) -> pl.Series:
-    rows = pl.Series(np.cumsum(there) - 1).cast(pl.Int64)
-    return series.gather(rows.set(~pl.Series(there), None))
 
 
 def _begins_with(data: pa.LargeBinaryArray, head: bytes) -> arrays.Mask:

@@ -21,7 +21,6 @@ from crossstream.operators.aggregate.kernel import Folded, Kept
 from crossstream.operators.aggregate.steps import Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import arrays
-from crossstream.serdes.json_columns import struct_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 
@@ -93,7 +92,7 @@ class Packed:
 
     def _packed(self, state: Mapping[str, Column], rows: int) -> Values:
         return Values(
-            self.serde, series=struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
+            self.serde, series=arrays.struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
         )
 
     def _unpacked(self, values: Values) -> dict[str, Column]:

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.serdes import arrays
 from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import Node as AvroNode
@@ -26,7 +27,6 @@ from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.json_shapes import Field
 from crossstream.serdes.registry import FRAME, RegistrySettings, check_ids, only_id, split_frames
 
@@ -314,7 +314,7 @@ class Columns:
     def column(self, rows: np.ndarray, field: Field) -> Raw:
         assert self.column_ is not None
         if field.name not in self.column_.struct.fields:
-            return Raw(null_series(len(rows), pl.Null()), NO_SCHEMA, np.ones(len(rows), bool))
+            return Raw(arrays.null_series(len(rows), pl.Null()), NO_SCHEMA, np.ones(len(rows), bool))
         column = self.column_.struct.field(field.name)
         if len(rows) < len(column):
             column = column.gather(rows)

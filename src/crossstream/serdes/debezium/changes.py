@@ -34,7 +34,6 @@ from crossstream.serdes.debezium.events import (
     Raw,
 )
 from crossstream.serdes.debezium.settings import Debezium, default_of, filler
-from crossstream.serdes.json_columns import null_series, struct_of
 from crossstream.serdes.json_rows import encode_rows
 from crossstream.serdes.json_shapes import Field, column
 from crossstream.serdes.registry import INTERNAL_ID, put_frames
@@ -226,7 +225,9 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
             for name, one in _fields(settings).items()
             if name in reading.needed or name in settings.keys
         }
-        shown = struct_of({name: made for name, made in columns.items() if name in reading.needed}, len(put))
+        shown = arrays.struct_of(
+            {name: made for name, made in columns.items() if name in reading.needed}, len(put)
+        )
         keys = _encoded_keys(settings, columns)
         text = encode_rows(objects, settings.row.name)
         left_out = np.zeros(len(put), np.int64)
@@ -255,7 +256,7 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
         if left_out is not None:
             unavailable |= left_out.astype(np.int64) << settings.unavailable.index(one.name)
     if events.rows is None:
-        wire = calls.encode_series(settings.stored, struct_of(columns, len(put)))
+        wire = calls.encode_series(settings.stored, arrays.struct_of(columns, len(put)))
     else:
         wire = put_frames(
             INTERNAL_ID, events.rows.take(pa.array(put)) if len(put) < len(events.rows) else events.rows
@@ -264,7 +265,7 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
         rows[put],
         _encoded_keys(settings, columns),
         wire,
-        struct_of({name: columns[name] for name in reading.needed}, len(put)),
+        arrays.struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
         np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
     )
@@ -324,7 +325,7 @@ def _put(series: pl.Series, where: np.ndarray, one: pl.Series) -> pl.Series:
 
 def _without(series: pl.Series, rows: np.ndarray) -> pl.Series:
     if rows.all():
-        return null_series(len(series), series.dtype)
+        return arrays.null_series(len(series), series.dtype)
     return series.gather(pl.Series(pa.array(np.arange(len(series)), mask=rows), dtype=pl.Int64))
 
 
@@ -408,7 +409,7 @@ def _encoded_keys(settings: Debezium, columns: Mapping[str, pl.Series]) -> pa.La
     if len(settings.keys) == 1:
         return calls.encode_series(settings.key, columns[settings.keys[0]])
     parts = {name: columns[name] for name in settings.keys}
-    return calls.encode_series(settings.key, struct_of(parts, len(columns[settings.keys[0]])))
+    return calls.encode_series(settings.key, arrays.struct_of(parts, len(columns[settings.keys[0]])))
 
 
 def _deletes(
@@ -419,7 +420,7 @@ def _deletes(
         records,
         keys,
         pa.nulls(count, pa.large_binary()),
-        null_series(count, _columns_type(reading)),
+        arrays.null_series(count, _columns_type(reading)),
         np.zeros(count, np.int64),
         positions,
     )
@@ -432,7 +433,7 @@ def _columns_type(reading: _Reading) -> pl.DataType:
 
 def _no_changes(reading: _Reading) -> Part:
     none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
-    return Part(none, nothing, nothing, null_series(0, _columns_type(reading)), none, none)
+    return Part(none, nothing, nothing, arrays.null_series(0, _columns_type(reading)), none, none)
 
 
 def _together(parts: Sequence[Part]) -> Part:

@@ -20,13 +20,13 @@ from msgspec import UNSET, UnsetType
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, instance_of
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
 from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
 from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.raw import Boxed, raw_series
 from crossstream.serdes.debezium.settings import Debezium, layout_of
 from crossstream.serdes.json_rows import Decoder, decode_rows
-from crossstream.serdes.json_shapes import Field, NoColumn, column
+from crossstream.serdes.json_shapes import Field, NoColumn, column, instance_of
 
 _NAME = "debezium"
 

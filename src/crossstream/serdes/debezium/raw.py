@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DIGITS, Logical, bad, digits, instance_of
-from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.debezium.convert import DIGITS, Logical, bad, digits
+from crossstream.serdes.json_shapes import instance_of
 
 _NAMES = {
     "oid": "$oid",
@@ -67,7 +66,7 @@ def raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None
     if UnsetType in set(map(type, values)):
         values = [None if value is UNSET else value for value in values]
     if not kinds:
-        return null_series(len(values), pl.Null()), own
+        return arrays.null_series(len(values), pl.Null()), own
     return _flat(values, kinds), own
 
 
@@ -100,10 +99,7 @@ def _lists(values: list[Any], dtype: Any) -> pl.Series:
     sizes = np.fromiter(
         (len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values)
     )
-    ends = np.append(0, np.cumsum(sizes))
-    return arrays.series_of(
-        pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there))
-    )
+    return arrays.list_series(sizes, items, ~there)
 
 
 def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
@@ -112,12 +108,8 @@ def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
     parts = {}
     for place, one in enumerate(dtype.fields):
         parts[one.name] = raw_series(list(map(attrgetter(f"f{place}"), present)), instance_of(one.dtype))[0]
-    dense = struct_of(parts, len(present))
-    if there.all():
-        return dense
-    if not len(dense):
-        return null_series(len(values), pl.Null())
-    return dense.gather(pl.Series(pa.array(np.cumsum(there) - 1, mask=~there), dtype=pl.Int64))
+    dense = arrays.struct_of(parts, len(present))
+    return arrays.series_with_nulls(dense, there) if present else arrays.null_series(len(values), pl.Null())
 
 
 _DIGITS = Logical(DIGITS)

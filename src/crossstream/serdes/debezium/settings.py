@@ -11,11 +11,12 @@ import msgspec
 import polars as pl
 
 from crossstream.errors import SerdeError
+from crossstream.serdes import arrays
 from crossstream.serdes.avro_serde import confluent_avro
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, instance_of
-from crossstream.serdes.json_columns import null_series, series_of_plain
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
+from crossstream.serdes.json_columns import series_of_plain
 from crossstream.serdes.json_plain import SchemaJson
-from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, read_schema
+from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, instance_of, read_schema
 from crossstream.serdes.json_typed import TypedJson, reading_of
 from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.serde import Serde
@@ -116,7 +117,7 @@ def filler(field: Field, rows: int) -> pl.Series:
     dtype = column(field).dtype
     empty = None if field.nullable else next((v for k, v in _FILLERS.items() if isinstance(dtype, k)), None)
     if empty is None:
-        return null_series(rows, dtype)
+        return arrays.null_series(rows, dtype)
     return pl.Series([empty], dtype=dtype).new_from_index(0, rows)
 
 
@@ -131,4 +132,4 @@ def _default(field: Field) -> pl.Series:
     made = given.default_factory() if given.default is msgspec.NODEFAULT else given.default
     plain = msgspec.to_builtins(made, builtin_types=KEPT)
     shape = column(field)
-    return null_series(1, shape.dtype) if plain is None else series_of_plain([plain], shape)
+    return arrays.null_series(1, shape.dtype) if plain is None else series_of_plain([plain], shape)
