@@ -43,7 +43,7 @@ from crossstream.columns.headers import Headers
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
-from crossstream.serdes.registry import written_to
+from crossstream.serdes.serde import written_to
 from crossstream.signatures import fits_call, refuse_calls, settings_refusal
 from crossstream.typing import (
     Action,

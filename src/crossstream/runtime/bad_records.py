@@ -30,8 +30,8 @@ from crossstream.runtime.error_headers import STACKTRACE, as_kafka_says
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
-from crossstream.serdes.registry import ForTopic, frame_hint
-from crossstream.serdes.serde import alike
+from crossstream.serdes.registry_serde import frame_hint
+from crossstream.serdes.serde import ForTopic, alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
 

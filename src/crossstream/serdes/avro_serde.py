@@ -1,10 +1,10 @@
-"""Avro serdes: plain payloads of one schema, and payloads behind the frame of a schema registry."""
+"""Avro: payloads of one schema. `registry_avro` has those behind the frame of a schema registry."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -41,20 +41,7 @@ from crossstream.serdes.json_typed import TypedJson, has_limits
 from crossstream.serdes.json_typed import json as json_serde
 from crossstream.serdes.json_types import derives_values, type_name
 from crossstream.serdes.json_types import nodes_in as types_in
-from crossstream.serdes.registry import (
-    FRAME,
-    INTERNAL_ID,
-    RegistrySettings,
-    Strategy,
-    check_ids,
-    latest,
-    only_id,
-    put_frames,
-    register,
-    split_frames,
-    subject_name,
-)
-from crossstream.serdes.serde import NO_READER, Readers, Serde
+from crossstream.serdes.serde import NO_READER, ByColumns, Readers, Serde
 
 
 def avro(schema: Any, type: Any = None) -> Serde:
@@ -71,54 +58,21 @@ def avro(schema: Any, type: Any = None) -> Serde:
     >>> avro(order).deserialize(b"\\x0e")
     {'id': 7}
     """
-    text, of = _declared(schema, type)
+    text, of = declared(schema, type)
     return Avro(text, of)
 
 
-def confluent_avro(
-    registry: Any,
-    schema: Any = None,
-    subject: str | None = None,
-    *,
-    type: Any = None,
-    references: Mapping[str, str] | None = None,
-    strategy: Strategy = "topic",
-    auto_register: bool = True,
-) -> Serde:
-    """Avro with the frame of a schema registry, as Confluent's Avro serializers write it.
-
-    Every record is read with the schema that its writer registered, and resolved to the declared one. ``registry``: its
-    URL, a dict of settings of `confluent_kafka.schema_registry`, or one of its clients. ``schema``, ``type``: as those
-    of `avro`; without a schema it is the newest one of the subject when the topology is built. ``references``: schemas
-    that it refers to, by name, in an order in which each knows those that it needs. ``subject``: of the schema; without
-    one ``strategy`` names it: "topic" (``orders-value``), "record" or "topic-record". ``auto_register=False``: schemas
-    are looked up, and never registered.
-
-    >>> totals = confluent_avro("mock://docs", "double")
-    >>> totals.deserialize(totals.serialize(0.5))
-    0.5
-    """
-    settings = RegistrySettings.of(registry)
-    text: str | None = None
-    of = None if type is None else _typed(type)
-    known = tuple((references or {}).items())
-    if schema is not None:
-        text, of = _declared(schema, type, known)
-    made = ConfluentAvro(settings, text, of, known, subject, strategy, auto_register)
-    return made.read_from(None, is_key=False) if text is None and subject is not None else made
-
-
-def _declared(schema: Any, type: Any, references: References = ()) -> tuple[str, TypedJson | None]:
+def declared(schema: Any, type: Any, references: References = ()) -> tuple[str, TypedJson | None]:
     given = isinstance(schema, str | dict | list)
     text = schema_text(schema)
     parse(text, references)
     kind = type if given else schema
     if not given and type is not None:
         raise unusable(type, "the schema is derived from another type already")
-    return text, None if kind is None else _typed(kind)
+    return text, None if kind is None else typed(kind)
 
 
-def _typed(kind: Any) -> TypedJson:
+def typed(kind: Any) -> TypedJson:
     made = json_serde(kind)
     if not isinstance(made, TypedJson):
         raise unusable(kind, "type= takes a Python type, such as a dataclass")
@@ -223,7 +177,7 @@ Group = tuple[Any, pa.LargeBinaryArray, Reader, int]
 """The rows of some payloads, the payloads, their reader, and the bytes in front of each."""
 
 
-class _AvroValues(ABC):
+class AvroValues(ByColumns, ABC):
     """What both serdes have in common: everything but the frame."""
 
     __slots__ = ()
@@ -264,13 +218,6 @@ class _AvroValues(ABC):
     def unfit_for_keys(self) -> str | None:
         """Why equal objects may have different bytes; None: they have the same (`key_fault`)."""
         return self.form.unfit_for_keys
-
-    def serialize(self, value: Any) -> bytes | None:
-        data: bytes | None = self.encode_objects([value])[0].as_py()
-        return data
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -453,7 +400,7 @@ def _there(data: pa.LargeBinaryArray) -> tuple[Any, pa.LargeBinaryArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Avro(_AvroValues):
+class Avro(AvroValues):
     """See `avro`. ``schema``: its JSON. ``of``: the type of the values; None: dicts and single values."""
 
     schema: str
@@ -477,125 +424,3 @@ class Avro(_AvroValues):
         assert isinstance(reader, Reader)
         rows, payload = _there(data)
         return [(rows, payload, reader, 0)] if len(rows) else [], {}
-
-
-_OWN_FRAME = b"\0" + INTERNAL_ID.to_bytes(4, "big")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfluentAvro(_AvroValues):
-    """See `confluent_avro`. ``schema``: None until the topic is known.
-
-    ``target``: the subject that it writes for; None: inside the application. ``found``: the subject and id of a schema
-    that comes from the registry.
-    """
-
-    registry: RegistrySettings
-    schema: str | None
-    of: TypedJson | None = None
-    references: References = ()
-    subject: str | None = field(default=None, compare=False)
-    strategy: Strategy = field(default="topic", compare=False)
-    auto_register: bool = field(default=True, compare=False)
-    target: str | None = None
-    found: tuple[str, int] | None = field(default=None, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "confluent_avro" if self.schema is None else f"confluent_avro[{self.form.title}]"
-
-    @property
-    def form(self) -> Form:
-        return form_of(*self._own_text(), self.of)
-
-    @property
-    def dtype(self) -> pl.DataType | None:
-        columns = None if self.schema is None else self.form.columns
-        return None if isinstance(columns, NoColumn) else columns
-
-    @property
-    def some_columns(self) -> pl.DataType | None:
-        return None if self.schema is None else self.form.some_columns
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return None if self.schema is None else self.form.unfit_for_keys
-
-    def read_from(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.read_from`. Here a schema that is not declared is fixed, for all processes."""
-        return self._fixed(topic, is_key)
-
-    def written_to(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.written_to`."""
-        fixed = self._fixed(topic, is_key)
-        record = record_of(fixed.form.node)
-        name = None if record is None else record.name
-        return replace(fixed, target=self.subject or subject_name(self.strategy, topic, is_key, name))
-
-    def _fixed(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        if self.schema is not None:
-            return self
-        subject = self.subject or subject_name(self.strategy, topic, is_key, None)
-        found = latest(self.registry, subject)
-        if found.kind != "AVRO":
-            raise SerdeError(
-                f"the newest schema of subject {subject} is {found.kind}, not AVRO",
-                code=refusals.REFUSED_SCHEMA,
-                where={"serde": "confluent_avro", "registry": self.registry.url},
-                next="use the serde of that format, or another subject",
-            )
-        parse(found.text, found.references)
-        return replace(self, schema=found.text, references=found.references, found=(subject, found.id))
-
-    def _own_text(self) -> tuple[str, References]:
-        if self.schema is None:
-            raise SerdeError(
-                "the schema of serdes.confluent_avro(…) is not known: it comes from the subject of a topic",
-                code="CS-404",
-                where={"serde": "confluent_avro", "registry": self.registry.url},
-                next="pass schema=… or subject=…, or use the serde in Consumed or Produced, which know the topic",
-            )
-        return self.schema, self.references
-
-    def _head(self) -> bytes | None:
-        return _OWN_FRAME
-
-    def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        return payload if payload.null_count == len(payload) else put_frames(self._id(), payload)
-
-    def _id(self) -> int:
-        if self.target is None:
-            return INTERNAL_ID
-        if self.found is not None and self.found[0] == self.target:
-            return self.found[1]
-        text, references = self._own_text()
-        return register(self.registry, self.target, "AVRO", text, references, self.auto_register)
-
-    def _groups(
-        self, data: pa.LargeBinaryArray, names: frozenset[str] | None
-    ) -> tuple[list[Group], dict[int, str]]:
-        own = self._own_text()
-        one = only_id(data)
-        ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
-        schemas, unknown = check_ids(self.registry, ids, "AVRO")
-        groups: list[Group] = []
-        for id in np.unique(ids).tolist():
-            if id < 0:
-                continue
-            rows = np.arange(len(data)) if one is not None else np.flatnonzero(ids == id)
-            reader: Reader | str
-            if id in unknown:
-                reader = unknown[id]
-            elif id == INTERNAL_ID:
-                reader = reader_of(*own, *own, names)
-            else:
-                reader = reader_of(schemas[id].text, schemas[id].references, *own, names)
-                if isinstance(reader, str):
-                    reader = f"schema id {id} cannot be read as the declared schema: {reader}"
-            if isinstance(reader, str):
-                faults.update(dict.fromkeys(rows.tolist(), reader))
-            elif len(rows) == len(data):
-                groups.append((rows, payload, reader, 0 if one is None else FRAME))
-            else:
-                groups.append((rows, payload.take(pa.array(rows)), reader, 0))
-        return groups, faults

@@ -18,12 +18,13 @@ import pyarrow as pa
 from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.avro_schema import parse
-from crossstream.serdes.avro_serde import Avro, ConfluentAvro
+from crossstream.serdes.avro_serde import Avro
 from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
 from crossstream.serdes.registry_protobuf import ConfluentProtobuf, message_class, shipped
 from crossstream.serdes.serde import Serde
@@ -166,7 +167,7 @@ def _of_registry(described: Described, given: Mapping[str, Serde]) -> Serde:
     registry = RegistrySettings.at(described.registry)
     if described.kind == "confluent_avro":
         parse(described.text, described.references)
-        return ConfluentAvro(registry, described.text, references=described.references)
+        return ConfluentAvro(registry=registry, schema=described.text, references=described.references)
     if described.kind == "confluent_json":
         return ConfluentJson(registry=registry, inner=made(described.sides[0], given), schema=None)
     if described.kind == "confluent_protobuf":

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.registry import read_from, written_to
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault, read_from, written_to
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -28,18 +28,8 @@ from crossstream.serdes.protobuf_columns import (
     write_columns,
     writes_alike,
 )
-from crossstream.serdes.registry import (
-    INTERNAL_ID,
-    Reference,
-    RegistrySettings,
-    Strategy,
-    check_ids,
-    put_frames,
-    register,
-    split_frames,
-    subject_name,
-    without_heads,
-)
+from crossstream.serdes.registry import Kind, Reference, RegistrySettings, Strategy
+from crossstream.serdes.registry_serde import RegistrySerde, without_heads
 from crossstream.serdes.serde import Serde
 
 _ROWS = 2**30
@@ -85,17 +75,12 @@ def confluent_protobuf(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfluentProtobuf:
-    """See `confluent_protobuf`. ``target``: the subject that it writes for; None: inside the application."""
+class ConfluentProtobuf(RegistrySerde):
+    """See `confluent_protobuf`."""
+
+    kind: ClassVar[Kind] = "PROTOBUF"
 
     message: Any
-    registry: RegistrySettings
-    subject: str | None = field(default=None, compare=False)
-    strategy: Strategy = field(default="topic", compare=False)
-    auto_register: bool = field(default=True, compare=False)
-    target: str | None = None
-
-    varied: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "message"}
@@ -125,24 +110,13 @@ class ConfluentProtobuf:
             else f"the field {name} is a map or a wrapper, which may be written in two ways"
         )
 
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from`: any schema of this message is read, whatever its subject."""
-        return self
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to`."""
-        record = self.message.DESCRIPTOR.full_name
-        return replace(self, target=self.subject or subject_name(self.strategy, topic, is_key, record))
-
-    def serialize(self, value: Any) -> bytes | None:
-        data: bytes | None = self.encode_objects([value])[0].as_py()
-        return data
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return self.decode_objects(arrays.binary_rows([data]))[0]
+    @property
+    def record_name(self) -> str | None:
+        name: str = self.message.DESCRIPTOR.full_name
+        return name
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return self._framed(arrays.binary_rows([self._bytes(value) for value in values]))
+        return self._written(arrays.binary_rows([self._bytes(value) for value in values]))
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return self._messages(self._payload(data))
@@ -156,7 +130,7 @@ class ConfluentProtobuf:
         known = columnar(self.message)
         if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
             try:
-                return self._framed(arrays.with_nulls(write_columns(dense, known), there.to_numpy()))
+                return self._written(arrays.with_nulls(write_columns(dense, known), there.to_numpy()))
             except ValueError:
                 pass  # a null key of a map, for instance: the slow way says where
         return self.encode_objects(fitted.to_list())
@@ -213,21 +187,15 @@ class ConfluentProtobuf:
             raise refusals.undecodable_rows(self.name, bad)
         return found
 
-    def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        if payload.null_count == len(payload):
-            return payload
-        id = INTERNAL_ID
-        if self.target is not None:
-            text, references = schema_of_file(self.message.DESCRIPTOR.file)
-            id = register(self.registry, self.target, "PROTOBUF", text, references, self.auto_register)
-        return put_frames(id, payload, message_head(path_of(self.message.DESCRIPTOR)))
+    def _written(self, messages: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        return self._framed(messages, message_head(path_of(self.message.DESCRIPTOR)))
+
+    def _id_for(self, subject: str) -> int:
+        return self._registered(subject, *schema_of_file(self.message.DESCRIPTOR.file))
 
     def _payload(self, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         """The messages behind the frames. Raises `UndecodableRows`."""
-        ids, rest, bad = split_frames(data)
-        schemas, unknown = check_ids(self.registry, ids, "PROTOBUF", "serialized")
-        for id, reason in unknown.items():
-            bad.update(dict.fromkeys(np.flatnonzero(ids == id).tolist(), reason))
+        (ids, rest, bad), schemas = self._unframed(data, "serialized")
         own = path_of(self.message.DESCRIPTOR)
         head = message_head(own)
         there = arrays.validity(rest)

@@ -17,8 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.registry import read_from, written_to
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault, read_from, written_to
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""

@@ -31,7 +31,7 @@ from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, collected, in_turn
-from crossstream.serdes.registry import read_from, written_to
+from crossstream.serdes.serde import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version

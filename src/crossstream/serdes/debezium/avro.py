@@ -28,7 +28,8 @@ from crossstream.serdes.debezium.places import as_numbers, flat_names
 from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field
-from crossstream.serdes.registry import FRAME, RegistrySettings, check_ids, only_id, split_frames
+from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_serde import FRAME, check_ids, only_id, split_frames
 
 LOGICAL = {
     "date": "io.debezium.time.Date",

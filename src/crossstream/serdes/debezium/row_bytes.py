@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_schema import Node, nullable, record_of
-from crossstream.serdes.avro_serde import ConfluentAvro
 from crossstream.serdes.avro_single import limits
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.registry_avro import ConfluentAvro
 
 WHOLE = "row bytes"
 """The column with the bytes of a row; no field of Avro has a space in its name."""

@@ -12,13 +12,13 @@ import polars as pl
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.avro_serde import confluent_avro
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
 from crossstream.serdes.json_columns import series_of_plain
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, instance_of, read_schema
 from crossstream.serdes.json_typed import TypedJson, reading_of
 from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import confluent_avro
 from crossstream.serdes.serde import Serde
 
 _UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
