@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from functools import lru_cache
@@ -286,14 +286,20 @@ def nodes_in(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
             yield from nodes_in(part, seen)
 
 
-def with_fields(node: Node, names: frozenset[str]) -> Node:
-    """A record, or null and a record, with only these fields."""
+def with_fields(
+    node: Node, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> Node:
+    """A record, or the records of a union, with only these fields. ``inside``: those of the records in them."""
     if node.kind == "union":
-        return Node("union", parts=[with_fields(part, names) for part in node.parts])
+        return replace(node, parts=[with_fields(part, names, inside) for part in node.parts])
     if node.kind != "record":
         return node
-    kept = [one for one in node.fields if one.name in names]
-    return Node("record", node.name, node.aliases, kept)
+    fields = [
+        replace(one, node=with_fields(one.node, inside[one.name])) if inside and one.name in inside else one
+        for one in node.fields
+        if one.name in names
+    ]
+    return replace(node, fields=fields)
 
 
 def record_of(node: Node) -> Node | None:

@@ -6,6 +6,7 @@ passes over everything else.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -19,16 +20,14 @@ import pyarrow as pa
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_schema import Node as AvroNode
-from crossstream.serdes.avro_schema import References, parse, record_of
-from crossstream.serdes.avro_single import Reader
+from crossstream.serdes.avro_schema import Node, References, nullable, parse, record_of, with_fields
+from crossstream.serdes.avro_single import Reader, limits
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
-from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
-from crossstream.serdes.debezium.places import as_numbers, flat_names
-from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
+from crossstream.serdes.debezium.events import Events, Image, Raw, as_numbers, flat_names, no_event, plain_ops
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field
 from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_serde import FRAME, check_ids, only_id, split_frames
 
 LOGICAL = {
@@ -71,10 +70,15 @@ class AvroEvents:
             ops = fields["op"].cast(pl.String).to_list()
             return Events(ops, before, after, _numbers(places, path, len(column)), rows)
         rows = Columns(column, meaning, self.settings)
-        if not any(field.name in fields for field in self.settings.fields):
-            raise bad("the record is neither a change event nor a row: it has none of the declared fields")
+        names = [field.name for field in self.settings.fields]
+        if not fields.keys() & set(names):
+            raise no_event(names)
         found = [fields[name] for name in flat_names(path) if name in fields]
-        ops = _ops(fields, len(column))
+        given, deleted = (
+            fields[name].cast(pl.String).to_list() if name in fields else None
+            for name in ("__op", "__deleted")
+        )
+        ops = plain_ops(len(column), given, deleted)
         return Events(ops, rows, rows, _numbers(found[0] if found else None, path, len(column)))
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
@@ -153,20 +157,22 @@ def _reading(
     meaning = _meaning(json.loads(text), "", names)
     wanted = {field.name for field in settings.fields}
     if is_key:
-        return _Reading(resolved(writer, _only(writer, set(settings.keys))), meaning)
+        return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
     fields = {one.name: one.node for one in writer.fields}
     if not {"op", "after"} <= fields.keys():
-        node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
+        node = with_fields(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
         return _Reading(resolved(writer, node), meaning)
     inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
     row, checked = record_of(fields["after"]), None
     if needed is not None and row is not None:
         checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
     if checked is None or needed is None:
-        node = _only(writer, set(ENVELOPE), inside)
+        node = with_fields(writer, set(ENVELOPE), inside)
         return _Reading(resolved(_without_texts(writer, set(ENVELOPE), inside), node), meaning)
     keys = set(settings.keys)
-    node = _only(writer, set(ENVELOPE), {**inside, "before": keys, "after": keys | needed | set(checked)})
+    node = with_fields(
+        writer, set(ENVELOPE), {**inside, "before": keys, "after": keys | needed | set(checked)}
+    )
     writer = _without_texts(writer, set(ENVELOPE), {**inside, "before": keys})
     reader = resolved(writer, node)
     _keep_whole(reader, [one.name for one in node.fields].index("after"))
@@ -201,25 +207,9 @@ def _in_source(settings: Debezium) -> set[str]:
     return {(settings.ordered_by or "").rpartition(".")[2]}
 
 
-def _only(
-    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
-) -> AvroNode:
-    """The type with only these fields; ``inside``: those of its records."""
-    if node.kind == "union":
-        return replace(node, parts=[_only(part, names, inside) for part in node.parts])
-    if node.kind != "record":
-        return node
-    fields = [
-        replace(one, node=_only(one.node, inside[one.name])) if inside and one.name in inside else one
-        for one in node.fields
-        if one.name in names
-    ]
-    return replace(node, fields=fields)
-
-
 def _without_texts(
-    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
-) -> AvroNode:
+    node: Node, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> Node:
     """The type with bytes for texts in fields that are passed over: they need no check."""
     if node.kind == "union":
         return replace(node, parts=[_without_texts(part, names, inside) for part in node.parts])
@@ -236,7 +226,7 @@ def _without_texts(
     return replace(node, fields=fields)
 
 
-def _as_bytes(node: AvroNode) -> AvroNode:
+def _as_bytes(node: Node) -> Node:
     if node.kind == "union":
         return replace(node, parts=[_as_bytes(part) for part in node.parts])
     return replace(node, kind="bytes") if node.kind == "string" else node
@@ -276,17 +266,6 @@ def _parts(column: pl.Series) -> dict[str, pl.Series]:
     return {part.name: part for part in column.struct.unnest().get_columns()}
 
 
-def _ops(fields: Mapping[str, pl.Series], rows: int) -> list[str]:
-    """The operations of plain rows."""
-    ops = ["u"] * rows
-    if "__op" in fields:
-        ops = [op or "u" for op in fields["__op"].cast(pl.String).to_list()]
-    if "__deleted" in fields:
-        gone = fields["__deleted"].cast(pl.String).is_in(["true"]).fill_null(False).to_list()
-        ops = [DELETE if one else op for one, op in zip(gone, ops, strict=True)]
-    return ops
-
-
 def _place(fields: Mapping[str, pl.Series], path: str) -> pl.Series | None:
     source, _, name = path.rpartition(".")
     if source:
@@ -320,3 +299,66 @@ class Columns:
         if len(rows) < len(column):
             column = column.gather(rows)
         return Raw(column, self.meaning.inner.get(field.name, NO_SCHEMA))
+
+
+# Rows whose bytes are those that the table stores: they are cut out of the event, not written again. That is so where
+# the schema of the connector's row and the one of the table have the same fields in the same order, and each pair of
+# types has the same bytes.
+
+WHOLE = "row bytes"
+"""The column with the bytes of a row; no field of Avro has a space in its name."""
+
+_SAME = ("boolean", "int", "long", "float", "double", "bytes", "string")
+_TIMES = ("timestamp-micros", "local-timestamp-micros")
+
+
+def checked_fields(row: Node, meaning: Logical, settings: Debezium) -> Mapping[str, str] | None:
+    """The fields whose values have to be looked at, as the table's type has narrower limits, with that type.
+
+    None: the bytes differ. ``row``: the connector's, with plain types; ``meaning``: what they mean.
+    """
+    serde = settings.stored
+    stored = record_of(serde.form.node) if isinstance(serde, ConfluentAvro) else None
+    if stored is None or [one.name for one in row.fields] != [one.name for one in stored.fields]:
+        return None
+    checked = {}
+    for one, other in zip(row.fields, stored.fields, strict=True):
+        logical = _shared(one.node, other.node, meaning.inner.get(one.name, NO_SCHEMA))
+        if logical is None:
+            return None
+        if logical:
+            checked[one.name] = logical
+    return checked
+
+
+def _shared(written: Node, stored: Node, meaning: Logical) -> str | None:
+    """The logical type of the table's field, or no text; None: the bytes differ."""
+    if "union" in (written.kind, stored.kind):
+        if written.kind != stored.kind or [part.kind == "null" for part in written.parts] != [
+            part.kind == "null" for part in stored.parts
+        ]:
+            return None
+        one, other = nullable(written), nullable(stored)
+        return None if one is None or other is None else _shared(one, other, meaning)
+    if stored.logical in _TIMES:
+        return stored.logical if written.kind == "long" and meaning.unit == "micros" else None
+    if stored.logical == "date":
+        return "date" if written.kind == "int" else None
+    if stored.logical or written.kind not in _SAME or (written.kind == "string" and meaning.name == DECIMAL):
+        return None
+    return "" if written.kind == stored.kind or (written.kind, stored.kind) == ("int", "long") else None
+
+
+def cut_rows(after: pl.Series, checked: Mapping[str, str], settings: Debezium) -> pa.LargeBinaryArray | None:
+    """The bytes of the rows; None: one of them leaves a value out, or has a time beyond the calendar."""
+    for name, logical in checked.items():
+        column, (low, high) = after.struct.field(name), limits(logical)
+        least, most = column.min(), column.max()
+        if least is not None and not low <= least <= most < high:  # type: ignore[operator]
+            return None
+    made = after.struct.field(WHOLE).to_arrow().cast(arrays.LARGE_BINARY)
+    if settings.unavailable and settings.unavailable_value:
+        mark, content = settings.unavailable_value.encode(), arrays.content(made).tobytes()
+        if mark in content or base64.b64encode(mark) in content:
+            return None
+    return made
