@@ -238,13 +238,11 @@ class Items(Reader):
         counts = np.bincount(owner, minlength=len(cursor))
         order = np.argsort(owner, kind="stable") if len(parts) > 1 else None
         if self.column is None:
-            items = [
-                one for part, rows in zip(parts, owners, strict=True) for one in self._objects(part, rows)
-            ]
+            items = [one for part in parts for one in objects(part, self.item.node)]
             if order is not None:
                 items = [items[at] for at in order.tolist()]
             ends = np.cumsum(counts).tolist()
-            make: Callable[[Any], Any] = self._dict if self.is_map else list
+            make: Callable[[Any], Any] = _dict if self.is_map else list
             return [make(items[start:end]) for start, end in pairwise([0, *ends])]
         kept = [part for part in parts if isinstance(part, pl.Series)]
         dense = pl.concat(kept, rechunk=True) if kept else self.item.nulls(0)
@@ -254,12 +252,9 @@ class Items(Reader):
         made = arrays.list_series(counts, dense)
         return made if made.dtype == self.column else made.cast(self.column)
 
-    def _objects(self, part: Column, rows: Any) -> list[Any]:
-        return objects(part, self.item.node)
 
-    @staticmethod
-    def _dict(items: list[Any]) -> dict[str, Any]:
-        return {one["key"]: one["value"] for one in items}
+def _dict(items: list[Any]) -> dict[str, Any]:
+    return {one["key"]: one["value"] for one in items}
 
 
 class Wrapped(Reader):

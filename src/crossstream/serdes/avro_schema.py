@@ -426,5 +426,5 @@ def _default(one: mi.Field) -> Any:
     if value in ([], (), set(), frozenset()) and not isinstance(value, str | int | float):
         return []
     if value is None or isinstance(value, str | bool | int | float | dict):
-        return value if value not in ({"": None},) else NO_DEFAULT
+        return value
     return NO_DEFAULT

@@ -13,10 +13,7 @@ import pyarrow as pa
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import Cursor
 from crossstream.serdes.avro_objects import Column
-from crossstream.serdes.avro_schema import (
-    Node,
-    column_type,
-)
+from crossstream.serdes.avro_schema import Node, column_type
 from crossstream.serdes.json_shapes import NoColumn
 
 

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
 from crossstream.serdes.avro_objects import objects
-from crossstream.serdes.avro_resolve import below, default_column
+from crossstream.serdes.avro_resolve import default_column
+from crossstream.serdes.avro_rows import varint
 from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
@@ -40,7 +41,7 @@ class Target(NamedTuple):
     path: str = ""
 
     def below(self, name: str) -> Target:
-        return Target(self.serde, below(self.path, name))
+        return Target(self.serde, refusals.below(self.path, name))
 
 
 def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> pa.LargeBinaryArray:
@@ -105,7 +106,7 @@ def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     null = next((at for at, part in enumerate(node.parts) if part.kind == "null"), None)
     if isinstance(values, pl.Series) and not values.null_count():  # of one type, or null and one
         at = next((at for at, part in enumerate(node.parts) if part.kind != "null"), 0)
-        return [_same(varint_byte(at), rows), *_parts(node.parts[at], values, target)]
+        return [_same(varint(at), rows), *_parts(node.parts[at], values, target)]
     branch = _branches(node, values, null, target)
     made = [varints(branch)]
     for at, part in enumerate(node.parts):
@@ -306,10 +307,6 @@ def _narrow_floats(wide: pl.Series, target: Target) -> pl.Series:
 
 
 # -- columns of bytes -------------------------------------------------------------------------------------
-
-
-def varint_byte(number: int) -> bytes:
-    return bytes([number << 1])
 
 
 def varints(values: Any) -> pa.LargeBinaryArray:

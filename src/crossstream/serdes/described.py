@@ -26,8 +26,9 @@ from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
-from crossstream.serdes.registry_protobuf import ConfluentProtobuf, message_class, shipped
+from crossstream.serdes.registry_protobuf import ConfluentProtobuf
 from crossstream.serdes.serde import Serde
+from crossstream.serdes.shipping import message_class, shipped
 from crossstream.serdes.windowed import WindowedSerde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)

@@ -155,7 +155,9 @@ def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> p
         raise refusals.unknown_fields(serde, unknown, known)
     blank = arrays.null_series(len(values), pl.Null())
     parts = {
-        field.name: _cast(given.get(field.name, blank), column(field), serde, _below(path, field.name))
+        field.name: _cast(
+            given.get(field.name, blank), column(field), serde, refusals.below(path, field.name)
+        )
         for field in shape.fields
     }
     return arrays.with_nulls_of(arrays.struct_of(parts, len(values)), values)
@@ -180,10 +182,10 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
     if isinstance(shape, StructOf):
         parts = values.struct.unnest().get_columns() if shape.fields else []
         for part, field in zip(parts, shape.fields, strict=True):
-            below = _below(path, field.name)
+            inside = refusals.below(path, field.name)
             if not field.nullable and part.null_count() > values.null_count():
-                raise refusals.null_field(serde, below)
-            _check_nulls(part, column(field), serde, below)
+                raise refusals.null_field(serde, inside)
+            _check_nulls(part, column(field), serde, inside)
     elif isinstance(shape, ListOf) and not (shape.nullable and _all_nullable(shape.item)):
         items = pl.Series(values.to_arrow().flatten())
         if not shape.nullable and items.null_count():
@@ -197,10 +199,6 @@ def _all_nullable(shape: Shape) -> bool:
     if isinstance(shape, StructOf):
         return all(field.nullable and _all_nullable(column(field)) for field in shape.fields)
     return True
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def beyond_the_calendar(values: pl.Series) -> bool:

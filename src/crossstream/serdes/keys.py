@@ -132,13 +132,12 @@ class LeftOrRightSerde:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there, is_left, keys = self._split(data)
-        row = np.cumsum(there) - 1
         sides = []
         for name, serde, mine in (("left", self.left, is_left), ("right", self.right, ~is_left)):
+            rows = there.copy()
+            rows[there] = mine
             decoded = serde.decode_series(keys.filter(pa.array(mine)))
-            place = np.where(there, np.where(mine, np.cumsum(mine) - 1, -1)[row], -1) if len(keys) else row
-            rows = pl.Series(place).cast(pl.Int64)
-            sides.append(decoded.gather(rows.set(rows < 0, None)).alias(name))
+            sides.append(arrays.series_with_nulls(decoded, rows).alias(name))
         struct = pl.DataFrame(sides).to_struct("key")
         if there.all():
             return struct

@@ -17,7 +17,16 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault, read_from, written_to
+from crossstream.serdes.serde import (
+    ByColumns,
+    Comparable,
+    Serde,
+    identity,
+    is_varied,
+    key_fault,
+    read_from,
+    written_to,
+)
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
@@ -39,7 +48,7 @@ class Windowed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedSerde:
+class WindowedSerde(ByColumns):
     """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
 
     inner: Serde
@@ -101,9 +110,6 @@ class WindowedSerde:
         assert self.size is not None
         return min(start + self.size, NO_END)
 
-    def deserialize(self, data: bytes | None) -> Any:
-        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
-
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         return arrays.binary_rows([self.serialize(value) for value in values])
 
@@ -128,19 +134,14 @@ class WindowedSerde:
             raise refusals.wrong_type(self.name, None, "windows with key, start and end", "set all three")
         starts, ends = (column.cast(pl.Int64).to_numpy() for column in (start, end))
         made = self.joined(self.inner.encode_series(key), starts, ends)
-        if there.all():
-            return made
-        return made.take(pa.array(np.cumsum(there.to_numpy()) - 1, mask=~there.to_numpy()))
+        return arrays.with_nulls(made, there.to_numpy())
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there = arrays.validity(data)
         keys, starts, ends = self.split(data if there is None else data.drop_null())
         inner = self.inner.decode_series(keys).alias("key")
         struct = pl.DataFrame([inner, pl.Series("start", starts), pl.Series("end", ends)]).to_struct("key")
-        if there is None:
-            return struct
-        rows = pl.Series(np.cumsum(there) - 1).cast(pl.Int64)
-        return struct.gather(rows.set(pl.Series(~there), None))
+        return struct if there is None else arrays.series_with_nulls(struct, there)
 
     def joined(self, keys: pa.LargeBinaryArray, starts: np.ndarray, ends: np.ndarray) -> pa.LargeBinaryArray:
         """Serialised keys of these windows. ``keys``: serialised inner keys, none of them null."""
@@ -148,8 +149,7 @@ class WindowedSerde:
         tail = np.column_stack(numbers).astype(">i8").view(np.uint8)
         positions = arrays.offsets(keys)
         lengths = np.diff(positions)
-        made = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(lengths + tail.shape[1], out=made[1:])
+        made = arrays.ends_of(lengths + tail.shape[1])
         rows = np.empty(int(made[-1]), np.uint8)
         is_tail = np.zeros(len(rows), bool)
         is_tail[(made[1:, None] - tail.shape[1] + np.arange(tail.shape[1])).ravel()] = True
@@ -169,9 +169,9 @@ class WindowedSerde:
         numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)
         kept = np.ones(int(positions[-1] - positions[0]), bool)
         kept[places - positions[0]] = False
-        made = np.zeros(len(data) + 1, np.int64)
-        np.cumsum(lengths - width, out=made[1:])
-        keys = arrays.binary_array(made, rows[int(positions[0]) : int(positions[-1])][kept])
+        keys = arrays.binary_array(
+            arrays.ends_of(lengths - width), rows[int(positions[0]) : int(positions[-1])][kept]
+        )
         starts = numbers[:, -1]
         if self.size is None:
             return keys, starts, numbers[:, 0]
