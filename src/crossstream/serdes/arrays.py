@@ -158,20 +158,27 @@ def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     return pl.Series(pa.array(spread, mask=~valid))
 
 
+_NOTHING = pa.scalar(b"", LARGE_BINARY)
+
+
+def joined(*parts: Any) -> pa.LargeBinaryArray:
+    """The bytes of several arrays or scalars, row by row; null where one of them is."""
+    return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
 def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Every row with a byte in front; nulls stay nulls."""
-    there = validity(data)
-    dense = data if there is None else data.drop_null()
-    positions = offsets(dense)
-    begin = int(positions[0])
-    rows = np.empty(int(positions[-1]) - begin + len(dense), np.uint8)
-    made = positions - begin + np.arange(len(positions))
-    kept = np.ones(len(rows), np.bool_)
-    kept[made[:-1]] = False
-    rows[kept] = content(dense)[begin : int(positions[-1])]
-    rows[made[:-1]] = byte
-    array = binary_array(made, rows)
-    return array if there is None else with_nulls(array, there)
+    return joined(pa.scalar(bytes([byte]), LARGE_BINARY), data)
+
+
+def without_first(data: pa.LargeBinaryArray, width: int, good: Mask | None = None) -> pa.LargeBinaryArray:
+    """The rows that are ``good`` (None: all), without their first ``width`` bytes; the others are null."""
+    positions = offsets(data)
+    halves = np.empty(2 * len(data) + 1, np.int64)  # head, payload, head, payload, …
+    halves[0::2] = positions
+    halves[1::2] = np.minimum(positions[:-1] + width, positions[1:])
+    valid = None if good is None or good.all() else np.repeat(good, 2)
+    return binary_array(halves, content(data), valid).take(pa.array(np.arange(1, 2 * len(data), 2)))
 
 
 def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBinaryArray] | None:
@@ -179,8 +186,4 @@ def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBina
     positions = offsets(data)
     if len(data) and (np.diff(positions) == 0).any():
         return None
-    begin, rows = int(positions[0]), content(data)
-    kept = np.ones(int(positions[-1]) - begin, np.bool_)
-    kept[positions[:-1] - begin] = False
-    rest = rows[begin : int(positions[-1])][kept]
-    return rows[positions[:-1]], binary_array(positions - begin - np.arange(len(positions)), rest)
+    return content(data)[positions[:-1]], without_first(data, 1)

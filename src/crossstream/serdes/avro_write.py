@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
@@ -29,7 +28,6 @@ from crossstream.serdes.json_shapes import NoColumn
 
 CHUNK = 16_384
 
-_NOTHING = pa.scalar(b"", arrays.LARGE_BINARY)
 _FEW_PARTS = 32
 """Columns of bytes that are joined at once."""
 
@@ -59,7 +57,7 @@ def joined(parts: list[pa.LargeBinaryArray], rows: int) -> pa.LargeBinaryArray:
         return arrays.binary_array(np.zeros(rows + 1, np.int64), b"")
     while len(parts) > 1:
         groups = [parts[at : at + _FEW_PARTS] for at in range(0, len(parts), _FEW_PARTS)]
-        parts = [pc.binary_join_element_wise(*group, _NOTHING) for group in groups]
+        parts = [arrays.joined(*group) for group in groups]
     return parts[0]
 
 

@@ -73,7 +73,7 @@ _OWN_FRAME = b"\0" + INTERNAL_ID.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfluentAvro(AvroValues, RegistrySerde):
+class ConfluentAvro(RegistrySerde, AvroValues):
     """See `confluent_avro`. ``schema``: None until the topic is known.
 
     ``found``: the subject and id of a schema that comes from the registry.

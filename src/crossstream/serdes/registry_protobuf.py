@@ -30,7 +30,7 @@ from crossstream.serdes.protobuf_columns import (
     writes_alike,
 )
 from crossstream.serdes.registry import Kind, Reference, RegistrySettings, Strategy
-from crossstream.serdes.registry_serde import RegistrySerde, without_heads
+from crossstream.serdes.registry_serde import RegistrySerde
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.shipping import Shipped, received, shipped
 
@@ -208,7 +208,7 @@ class ConfluentProtobuf(RegistrySerde):
             if name is not None and name != full_name:  # another file, or another order of its messages
                 mine &= ids != id
         others = np.flatnonzero(~mine if there is None else there & ~mine)
-        payload = without_heads(rest, mine if there is None else mine & there, len(head))
+        payload = arrays.without_first(rest, len(head), mine if there is None else mine & there)
         if not len(others):
             if bad:
                 raise refusals.undecodable_rows(self.name, bad)

@@ -13,7 +13,6 @@ from typing import ClassVar, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
@@ -68,7 +67,7 @@ def split_frames(data: pa.LargeBinaryArray) -> Frames:
     ids[~good] = -1
     wrong = np.flatnonzero(~good if there is None else there & ~good).tolist()
     bad = {row: _frame_fault(data[row].as_py()) for row in wrong}
-    payload = without_heads(data, good, FRAME)
+    payload = arrays.without_first(data, FRAME, good)
     return Frames(ids, payload, bad)
 
 
@@ -81,17 +80,6 @@ def only_id(data: pa.LargeBinaryArray) -> int | None:
     if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
         return None
     return int.from_bytes(heads[0, 1:].tobytes(), "big")
-
-
-def without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:
-    """The rows that are good, without their first ``width`` bytes; the others are null."""
-    positions = arrays.offsets(data)
-    halves = np.empty(2 * len(data) + 1, np.int64)  # head, payload, head, payload, …
-    halves[0::2] = positions
-    halves[1::2] = np.minimum(positions[:-1] + width, positions[1:])
-    valid = None if good.all() else np.repeat(good, 2)
-    payloads = pa.array(np.arange(1, 2 * len(data), 2))
-    return arrays.binary_array(halves, arrays.content(data), valid).take(payloads)
 
 
 def _frame_fault(row: bytes) -> str:
@@ -110,7 +98,7 @@ def put_frames(id: int, payload: pa.LargeBinaryArray, after: bytes = b"") -> pa.
     [b'\\x00\\x00\\x00\\x00\\x07{}', None]
     """
     head = pa.scalar(b"\0" + id.to_bytes(4, "big") + after, arrays.LARGE_BINARY)
-    return pc.binary_join_element_wise(head, payload, pa.scalar(b"", arrays.LARGE_BINARY))
+    return arrays.joined(head, payload)
 
 
 def frame_hint(row: bytes | None) -> str:

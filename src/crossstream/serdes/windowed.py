@@ -146,32 +146,23 @@ class WindowedSerde(ByColumns):
     def joined(self, keys: pa.LargeBinaryArray, starts: np.ndarray, ends: np.ndarray) -> pa.LargeBinaryArray:
         """Serialised keys of these windows. ``keys``: serialised inner keys, none of them null."""
         numbers = [starts] if self.size is not None else [ends, starts]
-        tail = np.column_stack(numbers).astype(">i8").view(np.uint8)
-        positions = arrays.offsets(keys)
-        lengths = np.diff(positions)
-        made = arrays.ends_of(lengths + tail.shape[1])
-        rows = np.empty(int(made[-1]), np.uint8)
-        is_tail = np.zeros(len(rows), bool)
-        is_tail[(made[1:, None] - tail.shape[1] + np.arange(tail.shape[1])).ravel()] = True
-        rows[is_tail] = tail.ravel()
-        rows[~is_tail] = arrays.content(keys)[int(positions[0]) : int(positions[-1])]
-        return arrays.binary_array(made, rows)
+        tails = np.column_stack(numbers).astype(">i8")
+        return arrays.joined(
+            keys, arrays.from_fixed_rows(tails.view(np.uint8).ravel(), 8 * len(numbers), None)
+        )
 
     def split(self, data: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
         """The inner keys, the starts and the ends of serialised keys, none of them null. Raises `SerdeError`."""
         width = 8 if self.size is not None else 16
         positions = arrays.offsets(data)
-        lengths = np.diff(positions)
-        if (lengths < width).any():
+        if (np.diff(positions) < width).any():
             raise refusals.undecodable(self.name, f"it is shorter than the {width} bytes of a window")
+        cut = np.empty(2 * len(data) + 1, np.int64)  # key, window, key, window, …
+        cut[0::2], cut[1::2] = positions, positions[1:] - width
         rows = arrays.content(data)
-        places = (positions[1:, None] - width + np.arange(width)).ravel()
-        numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)
-        kept = np.ones(int(positions[-1] - positions[0]), bool)
-        kept[places - positions[0]] = False
-        keys = arrays.binary_array(
-            arrays.ends_of(lengths - width), rows[int(positions[0]) : int(positions[-1])][kept]
-        )
+        keys = arrays.binary_array(cut, rows).take(pa.array(np.arange(0, 2 * len(data), 2)))
+        tails = rows[(positions[1:, None] - width + np.arange(width)).ravel()]
+        numbers = tails.view(">i8").astype(np.int64).reshape(len(data), width // 8)
         starts = numbers[:, -1]
         if self.size is None:
             return keys, starts, numbers[:, 0]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossstream.serdes.registry_serde import FRAME, Frames, put_frames, split_frames, without_heads
+from crossstream.serdes import arrays
+from crossstream.serdes.registry_serde import FRAME, Frames, put_frames, split_frames
 
 IDS = st.integers(0, 2**31 - 1)
 FRAMES = st.tuples(IDS, st.binary(max_size=20))
@@ -58,7 +59,7 @@ def test_one_id_for_all_rows(rows: list[tuple[int, bytes] | None], id: int, afte
     head = b"\0" + id.to_bytes(4, "big") + after
     assert framed.to_pylist() == [None if row is None else head + row for row in payload.to_pylist()]
     good = np.ones(len(payload), np.bool_) if not payload.null_count else payload.is_valid().to_numpy(False)
-    assert without_heads(framed, good, len(head)).to_pylist() == payload.to_pylist()
+    assert arrays.without_first(framed, len(head), good).to_pylist() == payload.to_pylist()
 
 
 @pytest.mark.parametrize(
