@@ -168,7 +168,18 @@ def joined(*parts: Any) -> pa.LargeBinaryArray:
 
 def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Every row with a byte in front; nulls stay nulls."""
-    return joined(pa.scalar(bytes([byte]), LARGE_BINARY), data)
+    there = validity(data)
+    dense = data if there is None else data.drop_null()
+    positions = offsets(dense)
+    begin = int(positions[0])
+    rows = np.empty(int(positions[-1]) - begin + len(dense), np.uint8)
+    made = positions - begin + np.arange(len(positions))
+    kept = np.ones(len(rows), np.bool_)
+    kept[made[:-1]] = False
+    rows[kept] = content(dense)[begin : int(positions[-1])]
+    rows[made[:-1]] = byte
+    array = binary_array(made, rows)
+    return array if there is None else with_nulls(array, there)
 
 
 def without_first(data: pa.LargeBinaryArray, width: int, good: Mask | None = None) -> pa.LargeBinaryArray:
@@ -186,4 +197,8 @@ def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBina
     positions = offsets(data)
     if len(data) and (np.diff(positions) == 0).any():
         return None
-    return content(data)[positions[:-1]], without_first(data, 1)
+    begin, rows = int(positions[0]), content(data)
+    kept = np.ones(int(positions[-1]) - begin, np.bool_)
+    kept[positions[:-1] - begin] = False
+    rest = rows[begin : int(positions[-1])][kept]
+    return rows[positions[:-1]], binary_array(positions - begin - np.arange(len(positions)), rest)

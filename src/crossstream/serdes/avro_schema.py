@@ -43,6 +43,7 @@ class Node:
     """A type of a schema. ``parts``: the items of an array, the values of a map, the branches of a union.
 
     ``logical``: a logical type that is known and valid here; others are ignored, as the specification says.
+    ``connect``: the name of the type that Kafka Connect wrote into the schema.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Node:
     logical: str = ""
     precision: int = 0
     scale: int = 0
+    connect: str = ""
 
 
 def unusable(given: object, reason: str) -> SerdeError:
@@ -130,7 +132,7 @@ def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
     if kind == "map":
         return Node("map", parts=[_read(given["values"], space, names)])
     if isinstance(kind, str) and kind in PRIMITIVES:
-        return _with_logical(Node(kind), given)
+        return _with_logical(Node(kind, connect=given.get("connect.name", "")), given)
     return _read(kind, space, names)
 
 
@@ -155,7 +157,8 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
         raise ValueError(f"the name {name} is defined twice")
     space = name.rpartition(".")[0]
     kind = "record" if given["type"] == "error" else given["type"]
-    node = names[name] = Node(kind, name, aliases=tuple(given.get("aliases", ())))
+    aliases = tuple(given.get("aliases", ()))
+    node = names[name] = Node(kind, name, aliases, connect=given.get("connect.name", ""))
     if kind == "fixed":
         size = given["size"]
         if not isinstance(size, int) or size < 0:

@@ -205,19 +205,22 @@ class AvroValues(ByColumns, ABC):
         return payload
 
     @property
+    def declared(self) -> Form | None:
+        """The form, if the schema is known."""
+        return self.form
+
+    @property
     def dtype(self) -> pl.DataType | None:
-        columns = self.form.columns
+        columns = self.declared and self.declared.columns
         return None if isinstance(columns, NoColumn) else columns
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
-        return self.form.some_columns
+        return self.declared and self.declared.some_columns
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """Why equal objects may have different bytes; None: they have the same (`key_fault`)."""
-        return self.form.unfit_for_keys
+        return self.declared and self.declared.unfit_for_keys
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -364,7 +367,6 @@ class AvroValues(ByColumns, ABC):
         return self.decode_series(data, [name for name in fields if name in known])
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         found: list[bool] = self.decode_checked(data, ()).is_null().to_list()
         return found
 

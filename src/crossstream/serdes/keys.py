@@ -63,16 +63,13 @@ class LeftOrRightSerde:
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the two serdes."""
         return key_fault(self.left) or key_fault(self.right)
 
     def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from` of the two serdes."""
         left, right = (read_from(one, topic, is_key) for one in (self.left, self.right))
         return LeftOrRightSerde(left, right)
 
     def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to` of the two serdes."""
         left, right = (written_to(one, topic, is_key) for one in (self.left, self.right))
         return LeftOrRightSerde(left, right)
 

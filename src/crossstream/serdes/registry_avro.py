@@ -7,23 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes.avro_schema import References, parse, record_of
 from crossstream.serdes.avro_serde import AvroValues, Form, Group, declared, form_of, reader_of, typed
 from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.json_shapes import NoColumn
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.registry import Kind, RegistrySettings, Strategy, subject_name
 from crossstream.serdes.registry_serde import (
-    FRAME,
     INTERNAL_ID,
     RegistrySerde,
     check_ids,
-    only_id,
-    split_frames,
+    framed_parts,
 )
 from crossstream.serdes.serde import Serde
 
@@ -95,24 +91,13 @@ class ConfluentAvro(RegistrySerde, AvroValues):
         return form_of(*self._own_text(), self.of)
 
     @property
-    def dtype(self) -> pl.DataType | None:
-        columns = None if self.schema is None else self.form.columns
-        return None if isinstance(columns, NoColumn) else columns
-
-    @property
-    def some_columns(self) -> pl.DataType | None:
-        return None if self.schema is None else self.form.some_columns
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return None if self.schema is None else self.form.unfit_for_keys
+    def declared(self) -> Form | None:
+        return None if self.schema is None else self.form
 
     def read_from(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.read_from`. Here a schema that is not declared is fixed, for all processes."""
         return self._fixed(topic, is_key)
 
     def written_to(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.written_to`."""
         return super(ConfluentAvro, self._fixed(topic, is_key)).written_to(topic, is_key)
 
     @property
@@ -150,14 +135,13 @@ class ConfluentAvro(RegistrySerde, AvroValues):
         self, data: pa.LargeBinaryArray, names: frozenset[str] | None
     ) -> tuple[list[Group], dict[int, str]]:
         own = self._own_text()
-        one = only_id(data)
-        ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
+        (ids, payload, faults), head = framed_parts(data)
         schemas, unknown = check_ids(self.registry, ids, "AVRO")
         groups: list[Group] = []
         for id in np.unique(ids).tolist():
             if id < 0:
                 continue
-            rows = np.arange(len(data)) if one is not None else np.flatnonzero(ids == id)
+            rows = np.arange(len(data)) if head else np.flatnonzero(ids == id)
             reader: Reader | str
             if id in unknown:
                 reader = unknown[id]
@@ -170,7 +154,7 @@ class ConfluentAvro(RegistrySerde, AvroValues):
             if isinstance(reader, str):
                 faults.update(dict.fromkeys(rows.tolist(), reader))
             elif len(rows) == len(data):
-                groups.append((rows, payload, reader, 0 if one is None else FRAME))
+                groups.append((rows, payload, reader, head))
             else:
                 groups.append((rows, payload.take(pa.array(rows)), reader, 0))
         return groups, faults

@@ -87,12 +87,10 @@ class ConfluentJson(RegistrySerde):
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
         return self.inner.some_columns if isinstance(self.inner, SomeColumns) else self.inner.dtype
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the JSON."""
         return key_fault(self.inner)
 
     @property
@@ -118,7 +116,6 @@ class ConfluentJson(RegistrySerde):
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """As `Checking.decode_checked`."""
         with self._named():
             payload = self._payload(data)
             if isinstance(self.inner, Checking):
@@ -126,7 +123,6 @@ class ConfluentJson(RegistrySerde):
             return self.inner.decode_series(payload, fields)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         with self._named():
             assert isinstance(self.inner, Passing)
             return self.inner.nulls(self._payload(data))

@@ -99,12 +99,10 @@ class ConfluentProtobuf(RegistrySerde):
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
         return self._fields().dtype
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault`."""
         name = ambiguous(self.message.DESCRIPTOR, ())
         return (
             None

@@ -82,6 +82,15 @@ def only_id(data: pa.LargeBinaryArray) -> int | None:
     return int.from_bytes(heads[0, 1:].tobytes(), "big")
 
 
+def framed_parts(data: pa.LargeBinaryArray) -> tuple[Frames, int]:
+    """The parts of frames, and how many bytes are in front of each payload.
+
+    If all frames have one id, the payloads stay where they are, and ``ids`` is that id alone.
+    """
+    one = only_id(data)
+    return (split_frames(data), 0) if one is None else (Frames(np.array([one], np.int32), data, {}), FRAME)
+
+
 def _frame_fault(row: bytes) -> str:
     if row[:1] not in (b"", b"\0"):
         hint = "; its schema id is in the headers" if row[:1] == b"\1" else ""
@@ -178,7 +187,6 @@ class RegistrySerde(ByColumns, ABC):
         return self
 
     def written_to(self: S, topic: str | None, is_key: bool) -> S:
-        """As `ForTopic.written_to`."""
         return replace(
             self, target=self.subject or subject_name(self.strategy, topic, is_key, self.record_name)
         )

@@ -210,6 +210,18 @@ class ByColumns:
         return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]  # type: ignore[attr-defined]
 
 
+class OneByOne:
+    """Many values of serdes that work on single ones."""
+
+    __slots__ = ()
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows(list(map(self.serialize, values)))  # type: ignore[attr-defined]
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return list(map(self.deserialize, data.to_pylist()))  # type: ignore[attr-defined]
+
+
 @runtime_checkable
 class SomeColumns(Protocol):
     """A serde of a class that may have fields without a column form, which are for callables only."""

@@ -77,15 +77,12 @@ class WindowedSerde(ByColumns):
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the inner serde."""
         return key_fault(self.inner)
 
     def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from` of the inner serde."""
         return replace(self, inner=read_from(self.inner, topic, is_key))
 
     def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to` of the inner serde."""
         return replace(self, inner=written_to(self.inner, topic, is_key))
 
     def serialize(self, value: Any) -> bytes | None:
@@ -155,14 +152,17 @@ class WindowedSerde(ByColumns):
         """The inner keys, the starts and the ends of serialised keys, none of them null. Raises `SerdeError`."""
         width = 8 if self.size is not None else 16
         positions = arrays.offsets(data)
-        if (np.diff(positions) < width).any():
+        lengths = np.diff(positions)
+        if (lengths < width).any():
             raise refusals.undecodable(self.name, f"it is shorter than the {width} bytes of a window")
-        cut = np.empty(2 * len(data) + 1, np.int64)  # key, window, key, window, …
-        cut[0::2], cut[1::2] = positions, positions[1:] - width
         rows = arrays.content(data)
-        keys = arrays.binary_array(cut, rows).take(pa.array(np.arange(0, 2 * len(data), 2)))
-        tails = rows[(positions[1:, None] - width + np.arange(width)).ravel()]
-        numbers = tails.view(">i8").astype(np.int64).reshape(len(data), width // 8)
+        places = (positions[1:, None] - width + np.arange(width)).ravel()
+        numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)
+        kept = np.ones(int(positions[-1] - positions[0]), bool)
+        kept[places - positions[0]] = False
+        keys = arrays.binary_array(
+            arrays.ends_of(lengths - width), rows[int(positions[0]) : int(positions[-1])][kept]
+        )
         starts = numbers[:, -1]
         if self.size is None:
             return keys, starts, numbers[:, 0]

@@ -7,11 +7,10 @@ passes over everything else.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,7 @@ from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field
 from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.registry_avro import ConfluentAvro
-from crossstream.serdes.registry_serde import FRAME, check_ids, only_id, split_frames
+from crossstream.serdes.registry_serde import check_ids, framed_parts, split_frames
 
 LOGICAL = {
     "date": "io.debezium.time.Date",
@@ -107,14 +106,9 @@ class AvroEvents:
         self, data: pa.LargeBinaryArray, *, is_key: bool, needed: frozenset[str] | None = None
     ) -> tuple[pl.Series, _Reading]:
         """The columns of records that have one schema. ``needed``: of rows that can be cut out; None: all fields."""
-        one, payload, head = only_id(data), data, FRAME
-        if one is None:
-            frames = split_frames(data)
-            for row in frames.bad:
-                raise bad(frames.bad[row])
-            ids, payload, head = frames.ids, frames.payload, 0
-        else:
-            ids = np.array([one], np.int32)
+        (ids, payload, wrong), head = framed_parts(data)
+        for reason in wrong.values():
+            raise bad(reason)
         schemas, unknown = check_ids(_registry(self.settings), ids, "AVRO")
         if len(schemas) + len(unknown) > 1:
             raise bad("records with several schemas")
@@ -148,13 +142,8 @@ class _Reading(NamedTuple):
 def _reading(
     text: str, references: References, settings: Debezium, is_key: bool, needed: frozenset[str] | None
 ) -> _Reading:
-    writer = parse(
-        _without_logical(text), tuple((name, _without_logical(other)) for name, other in references)
-    )
-    names: dict[str, Logical] = {}
-    for _, other in references:
-        _meaning(json.loads(other), "", names)
-    meaning = _meaning(json.loads(text), "", names)
+    node = parse(text, references)
+    writer, meaning = _without_logical(node, {}), _meaning(node)
     wanted = {field.name for field in settings.fields}
     if is_key:
         return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
@@ -190,17 +179,13 @@ def _keep_whole(events: Reader, after: int) -> None:
             one.whole = WHOLE
 
 
-def _without_logical(text: str) -> str:
-    """The schema with plain types only: what they mean is in `Logical`, as for records in JSON."""
-
-    def plain(part: Any) -> Any:
-        if isinstance(part, list):
-            return [plain(one) for one in part]
-        if isinstance(part, dict):
-            return {name: plain(one) for name, one in part.items() if name != "logicalType"}
-        return part
-
-    return json.dumps(plain(json.loads(text)))
+def _without_logical(node: Node, known: dict[int, Node]) -> Node:
+    """The type with plain types only: what they mean is in `Logical`, as for records in JSON."""
+    if id(node) not in known:
+        made = known[id(node)] = replace(node, logical="")
+        made.parts = [_without_logical(part, known) for part in node.parts]
+        made.fields = [replace(one, node=_without_logical(one.node, known)) for one in node.fields]
+    return known[id(node)]
 
 
 def _in_source(settings: Debezium) -> set[str]:
@@ -232,32 +217,20 @@ def _as_bytes(node: Node) -> Node:
     return replace(node, kind="bytes") if node.kind == "string" else node
 
 
-def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:
+def _meaning(node: Node, within: tuple[Node, ...] = ()) -> Logical:
     """What Kafka Connect wrote into a schema about the meaning of its columns."""
-    if isinstance(schema, str):
-        return names.get(
-            schema if "." in schema or not space else f"{space}.{schema}", names.get(schema, NO_SCHEMA)
-        )
-    if isinstance(schema, list):
-        found = [_meaning(part, space, names) for part in schema]
-        return next((one for one in found if one != NO_SCHEMA), NO_SCHEMA)
-    name, kind = schema.get("connect.name", LOGICAL.get(schema.get("logicalType"))), schema["type"]
-    scale = schema.get("connect.parameters", {}).get("scale", schema.get("scale"))
-    inner: dict[str, Logical] = {}
-    item = None
-    if kind in ("record", "enum", "fixed"):
-        own = schema["name"]
-        space = own.rpartition(".")[0] or schema.get("namespace", space)
-        inner.update({one["name"]: _meaning(one["type"], space, names) for one in schema.get("fields", ())})
-    elif kind == "array":
-        item = _meaning(schema["items"], space, names)
-    elif isinstance(kind, dict | list):
-        return _meaning(kind, space, names)
-    made = Logical(name, None if scale is None else int(scale), inner, item)
-    if "name" in schema:
-        own = schema["name"]
-        names[own if "." in own or not space else f"{space}.{own}"] = made
-    return made
+    if node in within:
+        return NO_SCHEMA
+    inside = (*within, node)
+    if node.kind == "union":
+        parts = [_meaning(part, inside) for part in node.parts]
+        return next((one for one in parts if one != NO_SCHEMA), NO_SCHEMA)
+    return Logical(
+        node.connect or LOGICAL.get(node.logical),
+        node.scale if node.logical == "decimal" else None,
+        {one.name: _meaning(one.node, inside) for one in node.fields},
+        _meaning(node.parts[0], inside) if node.kind == "array" else None,
+    )
 
 
 def _parts(column: pl.Series) -> dict[str, pl.Series]:
