@@ -16,8 +16,9 @@ import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.avro_serde import Avro, ConfluentAvro
+from crossstream.serdes.avro_serde import Avro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
+from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
 
 _BASE64 = "base64"

@@ -177,7 +177,7 @@ def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     total = int(counts.sum())
     parts = [part for kind, column, place in entry for part in _parts(kind, column, place)]
     content = joined(parts, total)
-    lists = arrays.binary_array(arrays.offsets(content)[arrays.ends_of(counts)], _buffer(content))
+    lists = arrays.binary_array(arrays.offsets(content)[arrays.ends_of(counts)], arrays.content(content))
     there = counts > 0
     return [spread(varints(counts[there]), there), lists, _same(b"\x00", len(counts))]
 
@@ -230,8 +230,7 @@ def _single(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinar
 
 
 def _binary(series: pl.Series) -> pa.LargeBinaryArray:
-    made = series.to_arrow()
-    return made if made.type == arrays.LARGE_BINARY else made.cast(arrays.LARGE_BINARY)
+    return series.to_arrow().cast(arrays.LARGE_BINARY)
 
 
 def _fixed(node: Node, series: pl.Series, target: Target) -> pa.LargeBinaryArray:
@@ -329,16 +328,12 @@ def _same(data: bytes, rows: int) -> pa.LargeBinaryArray:
     return arrays.binary_array(np.arange(rows + 1) * len(data), data * rows)
 
 
-def _buffer(rows: pa.LargeBinaryArray) -> Any:
-    return rows.buffers()[2] or b""
-
-
 def spread(rows: pa.LargeBinaryArray, mask: Any) -> pa.LargeBinaryArray:
     """The rows where the mask is true, and empty ones in between."""
     sizes = np.zeros(len(mask), np.int64)
     positions = arrays.offsets(rows)
     sizes[mask] = np.diff(positions)
-    return arrays.binary_array(arrays.ends_of(sizes) + positions[0], _buffer(rows))
+    return arrays.binary_array(arrays.ends_of(sizes) + positions[0], arrays.content(rows))
 
 
 # -- objects ----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import ConfigError, CrossStreamError, StateError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import refusals
 from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import Avro
 from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
@@ -27,7 +27,7 @@ from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
 from crossstream.serdes.registry_protobuf import ConfluentProtobuf
-from crossstream.serdes.serde import Serde
+from crossstream.serdes.serde import OneByOne, Serde
 from crossstream.serdes.shipping import message_class, shipped
 from crossstream.serdes.windowed import WindowedSerde
 
@@ -216,7 +216,7 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainJson:
+class PlainJson(OneByOne):
     """Rows of a class, read without the class. ``dtype``: the type of its columns, None if it has no column form.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
@@ -238,9 +238,6 @@ class PlainJson:
         if self.dtype is not None and value is not None and not isinstance(value, dict):
             raise refusals.undecodable(self.name, "it is no object", data)
         return value
-
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows(list(map(self.serialize, values)))
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return UntypedJson().decode_objects(data)

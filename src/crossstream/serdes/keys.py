@@ -8,7 +8,7 @@ So all rows of left keys come before all rows of right keys, each in the order o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault, read_from, written_to
+from crossstream.serdes.serde import Composite, OneByOne, Serde
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -38,7 +38,7 @@ class LeftOrRight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOrRightSerde:
+class LeftOrRightSerde(Composite, OneByOne):
     """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde
@@ -54,23 +54,11 @@ class LeftOrRightSerde:
         return None if left is None or right is None else pl.Struct({"left": left, "right": right})
 
     @property
-    def varied(self) -> bool:
-        return is_varied(self.left) or is_varied(self.right)
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        return self.left, self.right
 
-    @property
-    def classes(self) -> tuple[type | Comparable, ...]:
-        return identity(self.left)[1] + identity(self.right)[1]
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return key_fault(self.left) or key_fault(self.right)
-
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        left, right = (read_from(one, topic, is_key) for one in (self.left, self.right))
-        return LeftOrRightSerde(left, right)
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        left, right = (written_to(one, topic, is_key) for one in (self.left, self.right))
+    def made_of(self, *inner: Serde) -> LeftOrRightSerde:
+        left, right = inner
         return LeftOrRightSerde(left, right)
 
     def serialize(self, value: Any) -> bytes | None:
@@ -92,9 +80,6 @@ class LeftOrRightSerde:
         if tag == b"\x01":
             return LeftOrRight(right=self.right.deserialize(data[1:]))
         raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1", data)
-
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows([self.serialize(value) for value in values])
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         there, is_left, keys = self._split(data)

@@ -17,16 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import (
-    ByColumns,
-    Comparable,
-    Serde,
-    identity,
-    is_varied,
-    key_fault,
-    read_from,
-    written_to,
-)
+from crossstream.serdes.serde import ByColumns, Composite, Serde
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
@@ -48,7 +39,7 @@ class Windowed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedSerde(ByColumns):
+class WindowedSerde(Composite, ByColumns):
     """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
 
     inner: Serde
@@ -68,22 +59,12 @@ class WindowedSerde(ByColumns):
         return None if inner is None else pl.Struct({"key": inner, "start": pl.Int64, "end": pl.Int64})
 
     @property
-    def varied(self) -> bool:
-        return is_varied(self.inner)
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        return (self.inner,)
 
-    @property
-    def classes(self) -> tuple[type | Comparable, ...]:
-        return identity(self.inner)[1]
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return key_fault(self.inner)
-
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        return replace(self, inner=read_from(self.inner, topic, is_key))
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        return replace(self, inner=written_to(self.inner, topic, is_key))
+    def made_of(self, *inner: Serde) -> WindowedSerde:
+        (one,) = inner
+        return replace(self, inner=one)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -22,7 +22,16 @@ from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import Node, References, nullable, parse, record_of, with_fields
 from crossstream.serdes.avro_single import Reader, limits
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
-from crossstream.serdes.debezium.events import Events, Image, Raw, as_numbers, flat_names, no_event, plain_ops
+from crossstream.serdes.debezium.events import (
+    Events,
+    Image,
+    Raw,
+    as_numbers,
+    flat_names,
+    no_event,
+    no_positions,
+    plain_ops,
+)
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field
 from crossstream.serdes.registry import RegistrySettings
@@ -67,7 +76,7 @@ class AvroEvents:
                 for name in ("before", "after")
             )
             ops = fields["op"].cast(pl.String).to_list()
-            return Events(ops, before, after, _numbers(places, path, len(column)), rows)
+            return Events(ops, before, after, _positions(places, path, len(column)), rows)
         rows = Columns(column, meaning, self.settings)
         names = [field.name for field in self.settings.fields]
         if not fields.keys() & set(names):
@@ -78,7 +87,7 @@ class AvroEvents:
             for name in ("__op", "__deleted")
         )
         ops = plain_ops(len(column), given, deleted)
-        return Events(ops, rows, rows, _numbers(found[0] if found else None, path, len(column)))
+        return Events(ops, rows, rows, _positions(found[0] if found else None, path, len(column)))
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
         column, reading = self._read(data, is_key=True)
@@ -246,10 +255,8 @@ def _place(fields: Mapping[str, pl.Series], path: str) -> pl.Series | None:
     return fields.get(name)
 
 
-def _numbers(column: pl.Series | None, path: str | None, rows: int) -> np.ndarray | None:
-    if path is None:
-        return None
-    return as_numbers([None] * rows if column is None else column.to_list(), path)
+def _positions(column: pl.Series | None, path: str | None, rows: int) -> np.ndarray:
+    return no_positions(rows) if column is None or path is None else as_numbers(column.to_list(), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from crossstream.serdes.debezium.events import (
     Events,
     Format,
     Image,
+    no_positions,
 )
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_rows import encode_rows
@@ -46,7 +47,7 @@ class Part(NamedTuple):
     """Some changes. ``records``: the record of each; ``rows``: null for a delete.
 
     ``unavailable``: a bit for each of the fields that may be unavailable. ``positions``: places in the log.
-    ``truncates``: the rows that stand for all keys, whose own key is null; None: there are none.
+    ``truncates``: the rows that stand for all keys, whose own key is null.
     """
 
     records: np.ndarray
@@ -55,7 +56,7 @@ class Part(NamedTuple):
     columns: pl.Series
     unavailable: np.ndarray
     positions: np.ndarray
-    truncates: np.ndarray | None = None
+    truncates: np.ndarray
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Ma
     if not len(keyed):
         return (), dropped
     keys = _record_keys(reading, keyed)
-    return (_deletes(reading, keyed, keys, np.full(len(keyed), NO_POSITION)),), dropped
+    return (_deletes(reading, keyed, keys, no_positions(len(keyed))),), dropped
 
 
 def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mapping[str, int]]:
@@ -203,7 +204,7 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
     kinds = set(quick.ops)
     if not kinds <= {*UPSERTS, DELETE}:
         return None
-    positions = np.full(len(rows), NO_POSITION) if quick.positions is None else quick.positions
+    positions = quick.positions
     put, objects = np.arange(len(rows)), quick.rows
     parts = []
     if DELETE in kinds:
@@ -228,7 +229,7 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
         keys = _encoded_keys(settings, columns)
         text = encode_rows(objects, settings.row.name)
         left_out = np.zeros(len(put), np.int64)
-        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put]))
+        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put], _no_truncates(len(put))))
     return _together(parts)
 
 
@@ -264,13 +265,14 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
         wire,
         arrays.struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
-        np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
+        events.positions[put],
+        _no_truncates(len(put)),
     )
 
 
 def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Events) -> Part:
     records = rows[gone]
-    positions = np.full(len(gone), NO_POSITION) if events.positions is None else events.positions[gone]
+    positions = events.positions[gone]
     keyed = reading.key.take(pa.array(records)).is_valid().to_numpy(zero_copy_only=False)
     if keyed.all():
         return _deletes(reading, records, _record_keys(reading, records), positions)
@@ -286,7 +288,7 @@ def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Even
 
 
 def _truncates(reading: _Reading, rows: np.ndarray, all_: np.ndarray, events: Events) -> Part:
-    if events.positions is None or (events.positions[all_] == NO_POSITION).any():
+    if (events.positions[all_] == NO_POSITION).any():
         raise bad(
             f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known"
         )
@@ -327,6 +329,7 @@ def _deletes(
         arrays.null_series(count, _columns_type(reading)),
         np.zeros(count, np.int64),
         positions,
+        _no_truncates(count),
     )
 
 
@@ -337,7 +340,13 @@ def _columns_type(reading: _Reading) -> pl.DataType:
 
 def _no_changes(reading: _Reading) -> Part:
     none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
-    return Part(none, nothing, nothing, arrays.null_series(0, _columns_type(reading)), none, none)
+    return Part(
+        none, nothing, nothing, arrays.null_series(0, _columns_type(reading)), none, none, _no_truncates(0)
+    )
+
+
+def _no_truncates(rows: int) -> np.ndarray:
+    return np.zeros(rows, bool)
 
 
 def _together(parts: Sequence[Part]) -> Part:
@@ -354,11 +363,5 @@ def _together(parts: Sequence[Part]) -> Part:
         pl.concat([part.columns for part in parts]).gather(order),
         np.concatenate([part.unavailable for part in parts])[order],
         np.concatenate([part.positions for part in parts])[order],
-        None if all(part.truncates is None for part in parts) else _marks(parts)[order],
-    )
-
-
-def _marks(parts: Sequence[Part]) -> np.ndarray:
-    return np.concatenate(
-        [np.zeros(len(part.records), bool) if part.truncates is None else part.truncates for part in parts]
+        np.concatenate([part.truncates for part in parts])[order],
     )

@@ -28,6 +28,7 @@ from crossstream.serdes.debezium.events import (
     as_numbers,
     flat_names,
     no_event,
+    no_positions,
     plain_ops,
 )
 from crossstream.serdes.debezium.raw import LENIENT, Boxed, Rows
@@ -135,7 +136,7 @@ class Quick(NamedTuple):
 
     ops: list[str]
     rows: list[Any]
-    positions: np.ndarray | None
+    positions: np.ndarray
 
 
 @lru_cache(maxsize=64)
@@ -241,10 +242,10 @@ class JsonEvents:
         ops = plain_ops(len(objects), given, deleted)
         return Events(ops, rows, rows, self._positions(objects, enveloped=False))
 
-    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray | None:
+    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray:
         path = self.settings.ordered_by
         if path is None:
-            return None
+            return no_positions(len(objects))
         if not enveloped:
             places = [getattr(one, "position", None) for one in objects]
             if objects and not hasattr(objects[0], "position"):

@@ -42,7 +42,7 @@ class Image(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Change events of one form. ``positions``: places in the log of the database, if they are asked for.
+    """Change events of one form. ``positions``: places in the log of the database.
 
     ``rows``: the rows after the changes as payloads of the table's serde, where they are in the events; then ``after``
     has only the columns that are asked for, and no value is left out.
@@ -51,7 +51,7 @@ class Events:
     ops: Sequence[str]
     before: Image
     after: Image
-    positions: np.ndarray | None
+    positions: np.ndarray
     rows: pa.LargeBinaryArray | None = None
 
 
@@ -83,6 +83,10 @@ def no_event(names: Iterable[str]) -> SerdeError:
 
 
 # Places in the log of the database, by which events are ordered
+
+
+def no_positions(rows: int) -> np.ndarray:
+    return np.full(rows, NO_POSITION)
 
 
 def flat_names(path: str | None) -> tuple[str, ...]:
