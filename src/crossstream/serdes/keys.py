@@ -1,16 +1,19 @@
-"""Keys that belong to either of two tables: those of right and outer joins by foreign key (decision 0018).
+"""Keys made of keys of other serdes; and those of either of two tables, for right and outer joins by foreign key.
 
     00 <bytes of the left key>      the row of a left key
     01 <bytes of the right key>     the row of a right key that no left row refers to
 
-So all rows of left keys come before all rows of right keys, each in the order of its own serialised keys.
+So all rows of left keys come before all rows of right keys, each in the order of its own serialised keys. Source:
+decision 0018.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,10 +21,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Composite, OneByOne, Serde
+from crossstream.serdes.serde import (
+    Comparable,
+    OneByOne,
+    Serde,
+    identity,
+    is_varied,
+    key_fault,
+    read_from,
+    written_to,
+)
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
+
+C = TypeVar("C", bound="Composite")
+
+
+class Composite(ABC):
+    """Keys made of keys of other serdes (``inner_serdes``): what these say of their classes, texts and topics."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        """The other serdes."""
+
+    @abstractmethod
+    def made_of(self: C, *inner: Serde) -> C:
+        """The same, of others."""
+
+    @property
+    def varied(self) -> bool:
+        return any(map(is_varied, self.inner_serdes))
+
+    @property
+    def classes(self) -> tuple[type | Comparable, ...]:
+        return tuple(chain.from_iterable(identity(one)[1] for one in self.inner_serdes))
+
+    @property
+    def unfit_for_keys(self) -> str | None:
+        return next(filter(None, map(key_fault, self.inner_serdes)), None)
+
+    def read_from(self: C, topic: str | None, is_key: bool) -> C:
+        return self.made_of(*(read_from(one, topic, is_key) for one in self.inner_serdes))
+
+    def written_to(self: C, topic: str | None, is_key: bool) -> C:
+        return self.made_of(*(written_to(one, topic, is_key) for one in self.inner_serdes))
 
 
 class LeftOrRight(NamedTuple):

@@ -5,12 +5,11 @@ A serde may be the user's own: what it raises becomes a `SerdeError`, and what i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, zip_longest
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from itertools import zip_longest
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -196,42 +195,6 @@ class Serde(Protocol):
 
         Raises `SerdeError` if any row is undecodable, or there is no column form.
         """
-
-
-C = TypeVar("C", bound="Composite")
-
-
-class Composite(ABC):
-    """Keys made of keys of other serdes (``inner_serdes``): what these say of their classes, texts and topics."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def inner_serdes(self) -> tuple[Serde, ...]:
-        """The other serdes."""
-
-    @abstractmethod
-    def made_of(self: C, *inner: Serde) -> C:
-        """The same, of others."""
-
-    @property
-    def varied(self) -> bool:
-        return any(map(is_varied, self.inner_serdes))
-
-    @property
-    def classes(self) -> tuple[type | Comparable, ...]:
-        return tuple(chain.from_iterable(identity(one)[1] for one in self.inner_serdes))
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return next(filter(None, map(key_fault, self.inner_serdes)), None)
-
-    def read_from(self: C, topic: str | None, is_key: bool) -> C:
-        return self.made_of(*(read_from(one, topic, is_key) for one in self.inner_serdes))
-
-    def written_to(self: C, topic: str | None, is_key: bool) -> C:
-        return self.made_of(*(written_to(one, topic, is_key) for one in self.inner_serdes))
 
 
 class ByColumns:

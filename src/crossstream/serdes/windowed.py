@@ -17,7 +17,8 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import ByColumns, Composite, Serde
+from crossstream.serdes.keys import Composite
+from crossstream.serdes.serde import ByColumns, Serde
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
