@@ -75,7 +75,7 @@ def _series(values: list[Any], shape: Shape) -> pl.Series:
         present = [value for value in values if value is not None]
     if isinstance(shape, ListOf):
         items = _series(list(chain.from_iterable(present)), shape.item)
-        dense = arrays.list_series(list(map(len, present)), items)
+        dense = arrays.list_series(np.fromiter(map(len, present), np.int64, len(present)), items)
     else:
         dense = _structs(present, shape)
     if present is values:

@@ -95,6 +95,7 @@ class ConfluentAvro(RegistrySerde, AvroValues):
         return None if self.schema is None else self.form
 
     def read_from(self, topic: str | None, is_key: bool) -> ConfluentAvro:
+        """Fixes a schema that is not declared, for all processes."""
         return self._fixed(topic, is_key)
 
     def written_to(self, topic: str | None, is_key: bool) -> ConfluentAvro:
