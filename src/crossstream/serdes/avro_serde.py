@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
-import msgspec.inspect as mi
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -17,30 +16,25 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_objects import Build, Column, builder, objects
+from crossstream.serdes.avro_objects import Column, objects
 from crossstream.serdes.avro_read import decoded
 from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_rows import Read, Write, read_row, row_codec, write_row
+from crossstream.serdes.avro_rows import read_row, write_row
 from crossstream.serdes.avro_schema import (
-    Node,
     References,
     column_type,
-    fingerprint,
-    nodes_in,
     parse,
     record_of,
-    schema_text,
     unusable,
     with_fields,
 )
 from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_write import checked, fitted, is_flat, written, written_attributes
+from crossstream.serdes.avro_types import Form, checked, form_of, schema_text
+from crossstream.serdes.avro_write import fitted, written, written_attributes
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits
+from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.json_typed import json as json_serde
-from crossstream.serdes.json_types import derives_values, type_name
-from crossstream.serdes.json_types import nodes_in as types_in
 from crossstream.serdes.serde import NO_READER, ByColumns, Readers, Serde
 
 
@@ -77,80 +71,6 @@ def typed(kind: Any) -> TypedJson:
     if not isinstance(made, TypedJson):
         raise unusable(kind, "type= takes a Python type, such as a dataclass")
     return made
-
-
-class Form(NamedTuple):
-    """What is derived from a declared schema and type, once for each process.
-
-    ``is_narrower``: the type refuses values that the schema allows, so that objects are made to see it. ``attributes``:
-    the class whose instances are read by their attributes, and those, in the order of the fields.
-    """
-
-    node: Node
-    title: str
-    columns: pl.DataType | NoColumn
-    some_columns: pl.DataType | None
-    is_narrower: bool
-    unfit_for_keys: str | None
-    build: Build | None
-    rows: tuple[Read, Write] | None
-    attributes: tuple[type, list[str]] | None
-
-
-@lru_cache(maxsize=512)
-def form_of(text: str, references: References, of: TypedJson | None) -> Form:
-    node = parse(text, references)
-    record, columns, some = record_of(node), column_type(node), None
-    if record is not None:
-        found = {one.name: column_type(one.node) for one in record.fields}
-        some = pl.Struct({name: dtype for name, dtype in found.items() if not isinstance(dtype, NoColumn)})
-    title = (record or node).name.rpartition(".")[2] or node.kind
-    if of is not None:
-        title = type_name(of.type)
-    title = f"{title} {fingerprint([text, *map(list, references)] if references else text)}"
-    unfit = None
-    if any(one.kind == "map" for one in nodes_in(node)):
-        unfit = "a map in it has its entries in any order"
-    elif of is not None and any(
-        isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))
-    ):
-        unfit = "a set in it has its items in any order"
-    is_narrower = of is not None and _is_narrower(node, of.type)
-    build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
-    return Form(
-        node,
-        title,
-        columns,
-        some,
-        is_narrower,
-        unfit,
-        build,
-        row_codec(node),
-        _attributes(node, of, is_narrower),
-    )
-
-
-def _attributes(node: Node, of: TypedJson | None, is_narrower: bool) -> tuple[type, list[str]] | None:
-    if of is None or is_narrower or not is_flat(node):
-        return None
-    info = mi.type_info(of.type)
-    if not isinstance(info, mi.DataclassType | mi.StructType):
-        return None
-    names = {one.encode_name: one.name for one in info.fields}
-    if names.keys() != {one.name for one in node.fields}:
-        return None
-    return info.cls, [names[one.name] for one in node.fields]
-
-
-def _is_narrower(node: Node, kind: Any) -> bool:
-    info = mi.type_info(kind)
-    if derives_values(info) or any(map(has_limits, types_in(info))):
-        return True
-    try:
-        resolved(node, parse(schema_text(kind)), strict=True)
-    except (ValueError, SerdeError):
-        return True
-    return False
 
 
 @lru_cache(maxsize=2048)

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes.avro_schema import References, parse, record_of
-from crossstream.serdes.avro_serde import AvroValues, Form, Group, declared, form_of, reader_of, typed
+from crossstream.serdes.avro_serde import AvroValues, Group, declared, reader_of, typed
 from crossstream.serdes.avro_single import Reader
+from crossstream.serdes.avro_types import Form, form_of
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.registry import Kind, RegistrySettings, Strategy, subject_name
 from crossstream.serdes.registry_serde import (

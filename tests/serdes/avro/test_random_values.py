@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from crossstream import SerdeError, serdes
 from crossstream.serdes.avro_objects import objects
 from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_schema import parse, schema_text
+from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import reader_of
+from crossstream.serdes.avro_types import schema_text
 from crossstream.serdes.serde import find_invalid
 from tests.laws.effort import law
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
