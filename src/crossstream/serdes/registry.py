@@ -24,6 +24,7 @@ from crossstream.serdes import refusals
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 Strategy = Literal["topic", "record", "topic-record"]
 STRATEGIES = get_args(Strategy)
+SCHEMES = ("http://", "https://", "mock://")
 
 UNKNOWN_FOR = 10.0
 """Seconds for which an id that the registry does not know is not asked for again."""
@@ -82,7 +83,7 @@ class RegistrySettings:
         else:
             raise _unusable(f"{refusals.show(registry)} is not a schema registry")
         url = values.get("url")
-        if not isinstance(url, str) or not url.startswith(("http://", "https://", "mock://")):
+        if not isinstance(url, str) or not url.startswith(SCHEMES):
             raise _unusable(f"{refusals.show(url)} is not the URL of a schema registry")
         patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience")
         settings = cls._made(values, patience)
@@ -92,7 +93,7 @@ class RegistrySettings:
     @classmethod
     def at(cls, url: str) -> RegistrySettings:
         """A registry that is asked only where a record needs it. Raises ValueError for what is no URL of one."""
-        if not url.startswith(("http://", "https://", "mock://")):
+        if not url.startswith(SCHEMES):
             raise ValueError(f"{url!r} is not the URL of a schema registry")
         return cls._made({"url": url}, to_milliseconds("30 seconds", "patience"))
 
@@ -202,7 +203,7 @@ class Connection:
                 raise _unknown_id(self._settings, id)
             asked = f"schema id {id}"
             try:
-                schema = self._ask(asked, self.client.get_schema, id, **_form(form))
+                schema = self._ask(asked, self.client.get_schema, id, **({"fmt": form} if form else {}))
                 found = self._registered(id, schema, None, form)
             except _Refused as refused:
                 if refused.status != 404:
@@ -313,10 +314,6 @@ _MADE_MEANWHILE = "already exists."
 """Apicurio's refusal of a schema that another writer registers at the same moment."""
 
 
-def _form(form: str | None) -> dict[str, str]:
-    return {} if form is None else {"fmt": form}
-
-
 def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
     """As `Registered.references`."""
     found: dict[str, str] = {}
@@ -390,7 +387,7 @@ def _not_registered(
     settings: RegistrySettings, subject: str, kind: Kind, refused: _Refused, auto_register: bool
 ) -> SerdeError:
     where = {"registry": settings.url, "subject": subject}
-    if refused.status in (401, 403) or refused.status not in (404, 409, 422):
+    if refused.status not in (404, 409, 422):
         return _no_access(settings, f"subject {subject}", refused)
     if refused.status == 404 and not auto_register:
         what = f"this {kind} schema is not registered under subject {subject}"

@@ -160,7 +160,8 @@ def _reading(
     if not {"op", "after"} <= fields.keys():
         node = with_fields(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
         return _Reading(resolved(writer, node), meaning)
-    inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
+    position = (settings.ordered_by or "").rpartition(".")[2]
+    inside = {"before": wanted, "after": wanted, "source": {position}}
     row, checked = record_of(fields["after"]), None
     if needed is not None and row is not None:
         checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
@@ -195,10 +196,6 @@ def _without_logical(node: Node, known: dict[int, Node]) -> Node:
         made.parts = [_without_logical(part, known) for part in node.parts]
         made.fields = [replace(one, node=_without_logical(one.node, known)) for one in node.fields]
     return known[id(node)]
-
-
-def _in_source(settings: Debezium) -> set[str]:
-    return {(settings.ordered_by or "").rpartition(".")[2]}
 
 
 def _without_texts(

@@ -45,11 +45,7 @@ def _wire_of(dtype: Any) -> Any:
         return _struct_of([(one.name, instance_of(one.dtype)) for one in dtype.fields]) | None | UnsetType
     if isinstance(dtype, pl.List):
         return list[_wire_of(instance_of(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
-    if dtype == pl.String:
-        return str | Boxed | None | UnsetType
-    if isinstance(dtype, pl.Binary):
-        return str | Boxed | None | UnsetType
-    return LENIENT
+    return str | Boxed | None | UnsetType if dtype in (pl.String, pl.Binary) else LENIENT
 
 
 def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
