@@ -13,7 +13,7 @@ import pytest
 from crossstream import serdes
 from crossstream.cli import main
 from crossstream.cli.types import module_of
-from crossstream.serdes.registry import Registered, RegistrySettings, register
+from crossstream.serdes.registry import Registered, RegistrySettings, connection
 
 pytest.importorskip("confluent_kafka.schema_registry")
 
@@ -110,7 +110,7 @@ def test_what_a_serde_registers_comes_back(capsys: pytest.CaptureFixture[str], t
     settings = RegistrySettings.of("mock://printed")
     module = imported(module_of(Registered(1, "JSON", json.dumps(JSON)), "orders"), "first_made")
     serde: Any = serdes.confluent_json("mock://printed", module.Order)
-    register(settings, "orders-value", "JSON", serde.schema)
+    connection(settings).register("orders-value", "JSON", serde.schema)
     assert main(["types", "mock://printed", "orders-value", "--version", "1"]) == 0
     again = imported(capsys.readouterr().out, "second_made")
     assert list(again.Order.__struct_encode_fields__) == list(module.Order.__struct_encode_fields__)
@@ -130,7 +130,7 @@ def test_names_are_never_code() -> None:
 
 
 def test_protobuf_is_made_by_protoc(capsys: pytest.CaptureFixture[str]) -> None:
-    register(RegistrySettings.of("mock://printed"), "proto-value", "PROTOBUF", "")
+    connection(RegistrySettings.of("mock://printed")).register("proto-value", "PROTOBUF", "")
     assert main(["types", "mock://printed", "proto-value"]) == 1
     assert "protoc --python_out" in capsys.readouterr().err
 

@@ -410,7 +410,7 @@ class TestAvroAndTheRegistry:
 
 
 def serdes_schema(kind: type) -> Any:
-    from crossstream.serdes.avro_schema import schema_text
+    from crossstream.serdes.avro_types import schema_text
 
     return json.loads(schema_text(kind))
 

@@ -24,7 +24,7 @@ from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.registry import read_from
+from crossstream.serdes.serde import read_from
 from crossstream.signatures import refuse_calls, settings_refusal
 
 

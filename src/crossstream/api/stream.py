@@ -42,7 +42,7 @@ from crossstream.columns.functions import keyed
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
-from crossstream.serdes.registry import written_to
+from crossstream.serdes.serde import written_to
 from crossstream.signatures import called_as, fits_call, refuse_calls, settings_refusal
 from crossstream.typing import (
     Action,

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.registry import Registered, RegistrySettings, latest
+from crossstream.serdes.registry import Registered, RegistrySettings, connection
 
 
 def main(arguments: Namespace) -> int:
     """Prints a Python module with the dataclasses of a schema."""
     settings = RegistrySettings.of(arguments.registry)
-    print(module_of(latest(settings, arguments.subject, arguments.version), arguments.subject), end="")
+    print(
+        module_of(connection(settings).latest(arguments.subject, arguments.version), arguments.subject),
+        end="",
+    )
     return 0
 
 

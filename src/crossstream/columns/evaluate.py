@@ -26,9 +26,9 @@ import pyarrow as pa
 from crossstream.columns.functions import Function, frame_for, is_joiner, reads_fields_only, select
 from crossstream.columns.values import Bytes, Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, arrays
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import beyond_the_calendar, null_series
+from crossstream.serdes.json_columns import beyond_the_calendar
 from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.sorted_run import places_of
@@ -106,7 +106,7 @@ def uncalled(function: Function, rows: int) -> Values:
     if function.expression is None:
         return Values(returns, objects=[None] * rows)
     dtype = None if returns is None else returns.dtype
-    return Values(returns, series=null_series(rows, pl.Null() if dtype is None else dtype))
+    return Values(returns, series=arrays.null_series(rows, pl.Null() if dtype is None else dtype))
 
 
 def call_of_user(
@@ -262,7 +262,9 @@ def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome
     parts = [outcome.values.series() for outcome in outcomes]
     failed = [len(outcome.failures) == outcome.values.rows for outcome in outcomes]
     dtype = next((part.dtype for part, bad in zip(parts, failed, strict=True) if not bad), parts[0].dtype)
-    parts = [null_series(len(part), dtype) if bad else part for part, bad in zip(parts, failed, strict=True)]
+    parts = [
+        arrays.null_series(len(part), dtype) if bad else part for part, bad in zip(parts, failed, strict=True)
+    ]
     return Outcome(Values(function.returns, series=pl.concat(parts)), failures)
 
 

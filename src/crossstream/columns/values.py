@@ -18,9 +18,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, arrays
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import with_nulls_of
 from crossstream.serdes.serde import Checking, Readers
 from crossstream.storage.columns import cut, take_or_null, valid
 
@@ -362,7 +361,7 @@ def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
     chosen = [name for name in series.struct.fields if name in fields]
     if len(chosen) == len(series.struct.fields):
         return series
-    return with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
+    return arrays.with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

@@ -18,8 +18,9 @@ import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.avro_serde import Avro, ConfluentAvro
+from crossstream.serdes.avro_serde import Avro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
+from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
 
 if TYPE_CHECKING:

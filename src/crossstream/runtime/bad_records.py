@@ -22,7 +22,8 @@ from crossstream.runtime.batch import Batch, Policy, Report
 from crossstream.runtime.dead_letters import Forms, Letter, about, as_records, letters
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
-from crossstream.serdes.registry import ForTopic, frame_hint
+from crossstream.serdes.registry_serde import frame_hint
+from crossstream.serdes.serde import ForTopic
 
 _FIX_RECORD = "fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)"
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"

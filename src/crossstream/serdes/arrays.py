@@ -1,14 +1,18 @@
-"""Arrow's large binary arrays as numpy arrays, and back. Arrays may be slices, with any bytes under nulls."""
+"""Arrow's large binary arrays as numpy arrays, and back; and Polars series made of parts.
+
+Arrays may be slices, with any bytes under nulls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Offsets = npt.NDArray[np.int64]
 Content = npt.NDArray[np.uint8]
@@ -39,6 +43,13 @@ def validity(data: pa.Array) -> Mask | None:
     return data.is_valid().to_numpy(zero_copy_only=False) if data.null_count else None
 
 
+def ends_of(sizes: Any) -> Offsets:
+    """As `offsets`, of rows of these sizes that are one after the other from 0."""
+    made = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=made[1:])
+    return made
+
+
 def fixed_rows(data: pa.LargeBinaryArray, width: int) -> Content | None:
     """The bytes of the rows that are not null, one after the other; None if any is not ``width`` bytes."""
     dense = data.drop_null() if data.null_count else data
@@ -53,9 +64,7 @@ def from_fixed_rows(rows: Content, width: int, valid: Mask | None) -> pa.LargeBi
     if valid is None:
         positions = np.arange(0, len(rows) + 1, width, dtype=np.int64)
         return binary_array(positions, rows)
-    positions = np.zeros(len(valid) + 1, np.int64)
-    np.cumsum(valid, out=positions[1:])
-    return binary_array(positions * width, rows, valid)
+    return binary_array(ends_of(valid) * width, rows, valid)
 
 
 def binary_array(positions: Offsets, rows: Any, valid: Mask | None = None) -> pa.LargeBinaryArray:
@@ -74,6 +83,15 @@ def null_rows(count: int) -> pa.LargeBinaryArray:
     return pa.nulls(count, LARGE_BINARY)
 
 
+def with_nulls(dense: pa.Array, there: Mask) -> pa.Array:
+    """The rows where the mask is true, and nulls in between."""
+    return dense if there.all() else dense.take(_numbered(there))
+
+
+def _numbered(there: Mask) -> pa.Array:
+    return pa.array(np.cumsum(there) - 1, mask=~there)
+
+
 def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     """The UTF-8 of a String series."""
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
@@ -86,6 +104,51 @@ def series_of(array: pa.Array) -> pl.Series:
     return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()
 
 
+def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
+    return pl.Series([None], dtype=dtype).new_from_index(0, rows)
+
+
+def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
+    """A struct series of those columns; with none, rows of a struct without fields."""
+    if not parts:
+        return pl.Series([{}], dtype=pl.Struct({})).new_from_index(0, rows)
+    if "" in parts:  # a list of series would be cheaper, but there Polars gives it another name
+        return pl.DataFrame(parts).to_struct()
+    return pl.DataFrame([part.alias(name) for name, part in parts.items()]).to_struct()
+
+
+def list_series(sizes: Any, items: pl.Series, missing: Any = None) -> pl.Series:
+    """A series of lists. ``missing``: which of them are null."""
+    mask = None if missing is None else pa.array(missing)
+    return series_of(pa.LargeListArray.from_arrays(pa.array(ends_of(sizes)), items.to_arrow(), mask=mask))
+
+
+def items_changed(lists: pl.Series, change: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """The lists with other items, which ``change`` makes of all of them at once."""
+    array = lists.to_arrow()
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    return list_series(sizes, change(series_of(array.flatten())), lists.is_null().to_numpy())
+
+
+def series_with_nulls(dense: pl.Series, there: Mask) -> pl.Series:
+    """The rows where the mask is true, and nulls in between."""
+    if there.all():
+        return dense
+    if not len(dense):
+        return null_series(len(there), dense.dtype)
+    return dense.gather(pl.Series(_numbered(there)))
+
+
+def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
+    """``values`` with null rows where ``like`` has them."""
+    if not like.null_count():
+        return values
+    if like.null_count() == len(like):
+        return null_series(len(like), values.dtype)
+    missing = like.is_null().to_numpy()
+    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
+
+
 def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     """A series of numbers; ``valid``: which rows of it ``values`` are (the others null), None: all."""
     if valid is None:
@@ -93,6 +156,14 @@ def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     spread = np.zeros(len(valid), values.dtype)
     spread[valid] = values
     return pl.Series(pa.array(spread, mask=~valid))
+
+
+_NOTHING = pa.scalar(b"", LARGE_BINARY)
+
+
+def joined(*parts: Any) -> pa.LargeBinaryArray:
+    """The bytes of several arrays or scalars, row by row; null where one of them is."""
+    return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
 def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -108,7 +179,17 @@ def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray
     rows[kept] = content(dense)[begin : int(positions[-1])]
     rows[made[:-1]] = byte
     array = binary_array(made, rows)
-    return array if there is None else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return array if there is None else with_nulls(array, there)
+
+
+def without_first(data: pa.LargeBinaryArray, width: int, good: Mask | None = None) -> pa.LargeBinaryArray:
+    """The rows that are ``good`` (None: all), without their first ``width`` bytes; the others are null."""
+    positions = offsets(data)
+    halves = np.empty(2 * len(data) + 1, np.int64)  # head, payload, head, payload, …
+    halves[0::2] = positions
+    halves[1::2] = np.minimum(positions[:-1] + width, positions[1:])
+    valid = None if good is None or good.all() else np.repeat(good, 2)
+    return binary_array(halves, content(data), valid).take(pa.array(np.arange(1, 2 * len(data), 2)))
 
 
 def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBinaryArray] | None:

@@ -29,9 +29,7 @@ def objects(column: Column, node: Node) -> list[Any]:
     if _is_plain(node):
         return _single(column)
     if column.null_count():
-        rows = objects(column.drop_nulls(), node)
-        made = iter(rows)
-        return [next(made) if there else None for there in column.is_not_null().to_list()]
+        return _among_nulls(objects(column.drop_nulls(), node), column)
     while node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
         if not others:
@@ -45,19 +43,26 @@ def objects(column: Column, node: Node) -> list[Any]:
         lists = [objects(part, one.node) for part, one in zip(parts, node.fields, strict=True)]
         return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     if node.kind in ("array", "map"):
-        ends = np.cumsum(column.list.len().to_numpy(), dtype=np.int64).tolist()
-        inner = arrays.series_of(column.to_arrow().flatten())
-        item = node.parts[0]
+        inner, item = arrays.series_of(column.to_arrow().flatten()), node.parts[0]
         if node.kind == "array":
-            items = objects(inner, item)
-        else:
-            keys, values = inner.struct.field("key").to_list(), objects(inner.struct.field("value"), item)
-            items = list(zip(keys, values, strict=True))
-        make: Callable[[Any], Any] = dict if node.kind == "map" else list
-        return [make(items[start:end]) for start, end in pairwise([0, *ends])]
+            return _cut(objects(inner, item), column)
+        keys, values = inner.struct.field("key").to_list(), objects(inner.struct.field("value"), item)
+        return list(map(dict, _cut(list(zip(keys, values, strict=True)), column)))
     if node.logical == "uuid":
         return [UUID(one) for one in column.to_list()]
     return _single(column)
+
+
+def _among_nulls(values: list[Any], column: pl.Series) -> list[Any]:
+    """The values, with None where the column has a null."""
+    dense = iter(values)
+    return [next(dense) if there else None for there in column.is_not_null().to_list()]
+
+
+def _cut(items: list[Any], lists: pl.Series) -> list[list[Any]]:
+    """The items of all lists as a list for each."""
+    ends = np.cumsum(lists.list.len().to_numpy(), dtype=np.int64).tolist()
+    return [items[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _is_plain(node: Node) -> bool:
@@ -82,7 +87,11 @@ def builder(node: Node, kind: mi.Type) -> Build | None:
     if isinstance(kind, mi.UnionType):
         inner, others = nullable(node), [one for one in kind.types if not isinstance(one, mi.NoneType)]
         made = None if inner is None or len(others) != 1 else builder(inner, others[0])
-        return None if made is None else _with_nulls(made)
+        if made is None:
+            return None
+        return lambda column: (
+            _among_nulls(made(column.drop_nulls()), column) if column.null_count() else made(column)
+        )
     if isinstance(kind, mi.DataclassType | mi.StructType):
         return _instances(node, kind)
     if isinstance(kind, mi.EnumType):
@@ -90,25 +99,18 @@ def builder(node: Node, kind: mi.Type) -> Build | None:
         return lambda column: [members[one] for one in column.to_list()]
     if isinstance(kind, mi.ListType):
         item = builder(node.parts[0], kind.item_type) if node.kind == "array" else None
-        return None if item is None else _lists(item)
+        if item is None:
+            return None
+        return lambda column: _cut(item(arrays.series_of(column.to_arrow().flatten())), column)
     if isinstance(kind, _SINGLE) and node.kind not in ("record", "array", "map", "union"):
         return lambda column: objects(column, node)
     return None
 
 
 _SINGLE = (
-    *(
-        mi.BoolType,
-        mi.IntType,
-        mi.FloatType,
-        mi.StrType,
-        mi.BytesType,
-        mi.DateTimeType,
-        mi.DateType,
-        mi.TimeType,
-    ),
-    *(mi.DecimalType, mi.UUIDType),
-)
+    mi.BoolType, mi.IntType, mi.FloatType, mi.StrType, mi.BytesType, mi.DateTimeType, mi.DateType, mi.TimeType,
+    mi.DecimalType, mi.UUIDType,
+)  # fmt: skip
 
 
 def _instances(node: Node, kind: mi.DataclassType | mi.StructType) -> Build | None:
@@ -143,22 +145,3 @@ def _takes_arguments(kind: mi.DataclassType | mi.StructType) -> bool:
     return tuple(made) == names == getattr(kind.cls, "__match_args__", None) and all(
         one.init for one in made.values()
     )
-
-
-def _with_nulls(build: Build) -> Build:
-    def made(column: pl.Series) -> list[Any]:
-        if not column.null_count():
-            return build(column)
-        dense = iter(build(column.drop_nulls()))
-        return [next(dense) if there else None for there in column.is_not_null().to_list()]
-
-    return made
-
-
-def _lists(item: Build) -> Build:
-    def made(column: pl.Series) -> list[Any]:
-        ends = np.cumsum(column.list.len().to_numpy(), dtype=np.int64).tolist()
-        items = item(arrays.series_of(column.to_arrow().flatten()))
-        return [items[start:end] for start, end in pairwise([0, *ends])]
-
-    return made

@@ -19,7 +19,6 @@ from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import DEEPEST, PADDING, Cursor
 from crossstream.serdes.avro_objects import Column, objects
 from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.json_columns import struct_of
 
 CHUNK = 16_384
 """Payloads read at once: what the steps make stays in the cache."""
@@ -43,13 +42,13 @@ class Record(Reader):
 
     def read(self, cursor: Cursor) -> Column:
         if not len(cursor):
-            return self.empty()
+            return self.nulls(0)
         start = cursor.pos
         cursor.depth += 1
         if cursor.depth > DEEPEST:
             cursor.fail(np.ones(len(cursor), np.bool_), self.path, f"more than {DEEPEST} levels")
             cursor.depth -= 1
-            return self._blank(len(cursor))
+            return self.nulls(len(cursor))
         found: dict[int, Column] = {}
         for reader, target in self.steps:
             made = reader.read(cursor)
@@ -66,17 +65,10 @@ class Record(Reader):
             columns = {one.name: found[at] for at, one in enumerate(fields)}
             if self.whole is not None:
                 columns[self.whole] = cursor.bytes_at(start, np.maximum(cursor.pos - start, 0))
-            return struct_of(columns, len(cursor))  # type: ignore[arg-type]
+            return arrays.struct_of(columns, len(cursor))  # type: ignore[arg-type]
         lists = [objects(found[at], one.node) for at, one in enumerate(fields)]
         names = [one.name for one in fields]
         return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-
-    def _blank(self, rows: int) -> Column:
-        if not self.keep:
-            return None
-        if self.column is None:
-            return [None] * rows
-        return pl.Series([None], dtype=self.column).new_from_index(0, rows)
 
 
 class Union(Reader):
@@ -86,7 +78,7 @@ class Union(Reader):
 
     def read(self, cursor: Cursor) -> Column:
         if not len(cursor):
-            return self.empty()
+            return self.nulls(0)
         branch = cursor.number(self.path)
         count = len(self.branches)
         if not 0 <= int(branch.min()) <= int(branch.max()) < count:
@@ -111,20 +103,13 @@ class Union(Reader):
         reader = self.branches[at]
         if isinstance(reader, str):
             cursor.fail(np.ones(len(cursor), np.bool_), self.path, reader)
-            return self._nulls(len(cursor))
+            return self.nulls(len(cursor))
         made = reader.read(cursor)
         if not self.keep or isinstance(made, list):
             return made
         if reader.column == pl.Null:
-            return self._nulls(len(cursor))
+            return self.nulls(len(cursor))
         return made if self.column is not None else objects(made, reader.node)
-
-    def _nulls(self, rows: int) -> Column:
-        if not self.keep:
-            return None
-        if self.column is None:
-            return [None] * rows
-        return pl.Series([None], dtype=self.column).new_from_index(0, rows)
 
     def _joined(self, parts: list[Column], order: list[Any], rows: int) -> Column:
         if self.column is None:
@@ -143,7 +128,7 @@ class Union(Reader):
                 begin += len(places)
                 kept.append(part)
         if not kept:
-            return self._nulls(rows)
+            return self.nulls(rows)
         dense = kept[0] if len(kept) == 1 else pl.concat(kept, rechunk=True)
         return dense.gather(pl.Series(pa.array(source, mask=source < 0)))
 
@@ -159,7 +144,7 @@ class Items(Reader):
 
     def read(self, cursor: Cursor) -> Column:
         if not len(cursor):
-            return self.empty()
+            return self.nulls(0)
         owners, parts = [], []
         left = np.zeros(len(cursor), np.int64)
         active = np.arange(len(cursor))
@@ -253,31 +238,23 @@ class Items(Reader):
         counts = np.bincount(owner, minlength=len(cursor))
         order = np.argsort(owner, kind="stable") if len(parts) > 1 else None
         if self.column is None:
-            items = [
-                one for part, rows in zip(parts, owners, strict=True) for one in self._objects(part, rows)
-            ]
+            items = [one for part in parts for one in objects(part, self.item.node)]
             if order is not None:
                 items = [items[at] for at in order.tolist()]
             ends = np.cumsum(counts).tolist()
-            make: Callable[[Any], Any] = self._dict if self.is_map else list
+            make: Callable[[Any], Any] = _dict if self.is_map else list
             return [make(items[start:end]) for start, end in pairwise([0, *ends])]
         kept = [part for part in parts if isinstance(part, pl.Series)]
-        dense = pl.concat(kept, rechunk=True) if kept else self.item.empty()
+        dense = pl.concat(kept, rechunk=True) if kept else self.item.nulls(0)
         assert isinstance(dense, pl.Series)
         if order is not None:
             dense = dense.gather(pl.Series(order))
-        ends = np.zeros(len(cursor) + 1, np.int64)
-        np.cumsum(counts, out=ends[1:])
-        values = dense.to_arrow()
-        made = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), values))
+        made = arrays.list_series(counts, dense)
         return made if made.dtype == self.column else made.cast(self.column)
 
-    def _objects(self, part: Column, rows: Any) -> list[Any]:
-        return objects(part, self.item.node)
 
-    @staticmethod
-    def _dict(items: list[Any]) -> dict[str, Any]:
-        return {one["key"]: one["value"] for one in items}
+def _dict(items: list[Any]) -> dict[str, Any]:
+    return {one["key"]: one["value"] for one in items}
 
 
 class Wrapped(Reader):
@@ -315,7 +292,7 @@ def decoded(reader: Reader, data: pa.LargeBinaryArray, head: int = 0) -> tuple[C
     if faults:
         return None, faults
     if not parts:
-        return reader.empty(), {}
+        return reader.nulls(0), {}
     if len(parts) == 1:
         return parts[0], {}
     if isinstance(parts[0], list):

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from crossstream.serdes.avro_objects import Column
 from crossstream.serdes.avro_read import EMPTY_ITEMS, Items, Record, Union, Wrapped, decoded
+from crossstream.serdes.avro_rows import number_at, varint
 from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
 from crossstream.serdes.avro_single import Reader, Single
-from crossstream.serdes.avro_skip import Skipped, number_at
+from crossstream.serdes.avro_skip import Skipped
+from crossstream.serdes.refusals import below
 
 _PROMOTED = {
     "int": ("long", "float", "double"),
@@ -32,6 +34,7 @@ class _Resolver:
 
     def __init__(self, strict: bool = False) -> None:
         self._made: dict[tuple[int, int], Reader] = {}
+        self._kept: list[Any] = []  # what would be dropped while its id is a key
         self._strict = strict
 
     def resolve(self, writer: Node, reader: Node | None, path: str) -> Reader:
@@ -115,7 +118,7 @@ class _Resolver:
             made.is_map = True
             entry = _entry(writer.parts[0])
             made.item = self.resolve(entry, None if inner is None else _entry(inner), path)
-            self._kept = (*getattr(self, "_kept", ()), entry, made.item)  # their ids stay theirs
+            self._kept += [entry, made.item]
         else:
             entry = writer.parts[0]
             made.item = self.resolve(entry, inner, f"{path}[]")
@@ -128,10 +131,6 @@ class _Resolver:
 
 def _entry(value: Node) -> Node:
     return Node("record", "entry", fields=[Field("key", Node("string")), Field("value", value)])
-
-
-def below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def mismatch(writer: Node, reader: Node, strict: bool = False) -> str:
@@ -148,9 +147,7 @@ def mismatch(writer: Node, reader: Node, strict: bool = False) -> str:
         return f"is {_shown(writer)} for the writer, and {_shown(reader)} for the reader"
     if one == "fixed" and writer.size != reader.size:
         return f"has {writer.size} bytes for the writer, and {reader.size} for the reader"
-    if strict and (
-        one != other or writer.logical != reader.logical or not set(writer.symbols) <= set(reader.symbols)
-    ):
+    if strict and (writer.logical != reader.logical or not set(writer.symbols) <= set(reader.symbols)):
         return "has values that the reader may not take"
     return ""
 
@@ -183,8 +180,7 @@ def _matching(writer: Node, union: Node, path: str) -> Node:
 def fixed_width(node: Node) -> int | None:
     """The bytes of every value of a type; None: they differ."""
     if node.kind == "record":
-        widths = [] if any(one.node.kind in _COMPOUND for one in node.fields) else node.fields
-        if len(widths) < len(node.fields):
+        if any(one.node.kind in _COMPOUND for one in node.fields):
             return None
         found = [fixed_width(one.node) for one in node.fields]
         return None if None in found else sum(width or 0 for width in found)
@@ -281,15 +277,6 @@ def default_column(field: Field) -> Column:
     return made
 
 
-def varint(number: int) -> bytes:
-    value = (number << 1) ^ (number >> 63)
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*made, value))
-
-
 def default_bytes(node: Node, value: Any) -> bytes:
     """The Avro bytes of a default, which is JSON. Raises ValueError, TypeError or KeyError if it is not of the type."""
     kind = node.kind
@@ -350,7 +337,4 @@ def resolved(writer: Node, reader: Node, strict: bool = False) -> Reader:
 
     ``strict``: also where only some of the values fit.
     """
-    resolver = _Resolver(strict)
-    made = resolver.resolve(writer, reader, "")
-    made.resolver = resolver  # type: ignore[attr-defined]
-    return made
+    return _Resolver(strict).resolve(writer, reader, "")

@@ -57,6 +57,26 @@ def write_row(write: Write, value: Any) -> bytes:
     return bytes(out)
 
 
+def number_at(data: Any, at: int, end: int) -> tuple[int, int]:
+    """The number there, and the position behind it, which is beyond the end if there is none."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return 0, end + 1
+
+
+def varint(number: int) -> bytes:
+    """A number as Avro writes it: zigzag, seven bits to a byte."""
+    out = bytearray()
+    _put_long(number, out)
+    return bytes(out)
+
+
 # -- reading ----------------------------------------------------------------------------------------------
 
 

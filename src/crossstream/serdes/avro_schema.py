@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from decimal import Decimal
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import json_types
 from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FULL_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULLNAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
 
 NO_DEFAULT = object()
 
@@ -43,6 +37,7 @@ class Node:
     """A type of a schema. ``parts``: the items of an array, the values of a map, the branches of a union.
 
     ``logical``: a logical type that is known and valid here; others are ignored, as the specification says.
+    ``connect``: the name of the type that Kafka Connect wrote into the schema.
     """
 
     kind: str
@@ -56,6 +51,7 @@ class Node:
     logical: str = ""
     precision: int = 0
     scale: int = 0
+    connect: str = ""
 
 
 def unusable(given: object, reason: str) -> SerdeError:
@@ -69,23 +65,6 @@ def unusable(given: object, reason: str) -> SerdeError:
         next="pass an Avro schema, as JSON text or as a dict, or a dataclass or msgspec.Struct; docs/avro.md has the "
         "types",
     )
-
-
-def schema_text(schema: Any) -> str:
-    """The JSON of a schema: of text, of a dict or list, or derived from a Python type. Raises `SerdeError` (CS-404)."""
-    if isinstance(schema, str):
-        try:
-            made = json.loads(schema)
-        except ValueError:
-            made = schema  # the name of a primitive type, without quotes
-    elif isinstance(schema, dict | list):
-        made = schema
-    else:
-        made = derived(schema)
-    try:
-        return json.dumps(made, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        raise unusable(schema, f"it is not JSON ({error})") from error
 
 
 References = tuple[tuple[str, str], ...]
@@ -130,7 +109,7 @@ def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
     if kind == "map":
         return Node("map", parts=[_read(given["values"], space, names)])
     if isinstance(kind, str) and kind in PRIMITIVES:
-        return _with_logical(Node(kind), given)
+        return _with_logical(Node(kind, connect=given.get("connect.name", "")), given)
     return _read(kind, space, names)
 
 
@@ -146,7 +125,7 @@ def _read_union(given: list[Any], space: str, names: dict[str, Node]) -> Node:
 
 def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) -> Node:
     name = given.get("name")
-    if not isinstance(name, str) or not _FULL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _FULLNAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name")
     if "." not in name:
         own = given.get("namespace", space)
@@ -155,7 +134,8 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
         raise ValueError(f"the name {name} is defined twice")
     space = name.rpartition(".")[0]
     kind = "record" if given["type"] == "error" else given["type"]
-    node = names[name] = Node(kind, name, aliases=tuple(given.get("aliases", ())))
+    aliases = tuple(given.get("aliases", ()))
+    node = names[name] = Node(kind, name, aliases, connect=given.get("connect.name", ""))
     if kind == "fixed":
         size = given["size"]
         if not isinstance(size, int) or size < 0:
@@ -286,139 +266,23 @@ def nodes_in(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
             yield from nodes_in(part, seen)
 
 
-def with_fields(node: Node, names: frozenset[str]) -> Node:
-    """A record, or null and a record, with only these fields."""
+def with_fields(
+    node: Node, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> Node:
+    """A record, or the records of a union, with only these fields. ``inside``: those of the records in them."""
     if node.kind == "union":
-        return Node("union", parts=[with_fields(part, names) for part in node.parts])
+        return replace(node, parts=[with_fields(part, names, inside) for part in node.parts])
     if node.kind != "record":
         return node
-    kept = [one for one in node.fields if one.name in names]
-    return Node("record", node.name, node.aliases, kept)
+    fields = [
+        replace(one, node=with_fields(one.node, inside[one.name])) if inside and one.name in inside else one
+        for one in node.fields
+        if one.name in names
+    ]
+    return replace(node, fields=fields)
 
 
 def record_of(node: Node) -> Node | None:
     """The record that a value is, if it is not null."""
     inner = nullable(node) or node
     return inner if inner.kind == "record" else None
-
-
-# -- derived from Python types ----------------------------------------------------------------------------
-
-
-def derived(kind: Any) -> Any:
-    """The schema of a Python type, as JSON. Raises `SerdeError` (CS-404)."""
-    try:
-        return _derive(mi.type_info(kind), set())
-    except SerdeError:
-        raise
-    except Exception as error:  # msgspec's TypeError, NameError of an annotation, ValueError of ours
-        raise unusable(kind, str(error)) from error
-
-
-_SIMPLE: Mapping[type[mi.Type], Any] = {
-    mi.BoolType: "boolean",
-    mi.IntType: "long",
-    mi.FloatType: "double",
-    mi.StrType: "string",
-    mi.BytesType: "bytes",
-    mi.DateType: {"type": "int", "logicalType": "date"},
-    mi.TimeType: {"type": "long", "logicalType": "time-micros"},
-    mi.DecimalType: {
-        "type": "bytes",
-        "logicalType": "decimal",
-        "precision": DECIMAL_DIGITS[0],
-        "scale": DECIMAL_DIGITS[1],
-    },
-    mi.UUIDType: {"type": "string", "logicalType": "uuid"},
-    mi.NoneType: "null",
-}
-_LISTS = (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType)
-_RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType, mi.NamedTupleType)
-
-
-def _derive(node: Any, known: set[str]) -> Any:
-    if type(node) in _SIMPLE:
-        return _SIMPLE[type(node)]
-    if isinstance(node, mi.DateTimeType):
-        logical = "local-timestamp-micros" if node.tz is False else "timestamp-micros"
-        return {"type": "long", "logicalType": logical}
-    if isinstance(node, mi.EnumType):
-        return _derive_values(_avro_name(node.cls), [one.value for one in node.cls], known)
-    if isinstance(node, mi.LiteralType):
-        return _derive_values("", list(node.values), known)
-    if isinstance(node, _LISTS):
-        return {"type": "array", "items": _derive(node.item_type, known)}
-    if isinstance(node, mi.DictType):
-        if not isinstance(node.key_type, mi.StrType):
-            raise ValueError("the keys of an Avro map are text: dict[str, …]")
-        return {"type": "map", "values": _derive(node.value_type, known)}
-    if isinstance(node, mi.UnionType):
-        parts = [_derive(one, known) for one in node.types]
-        return sorted(parts, key=lambda part: part != "null")
-    if isinstance(node, _RECORDS):
-        return _derive_record(node, known)
-    raise ValueError(f"{type(node).__name__.removesuffix('Type').lower()} has no Avro type")
-
-
-def _derive_values(name: str, values: Sequence[Any], known: set[str]) -> Any:
-    if None in values:
-        return ["null", _derive_values(name, [one for one in values if one is not None], known)]
-    kinds = set(map(type, values))
-    if kinds == {int}:
-        return "long"
-    if kinds != {str}:
-        raise ValueError(f"{name or 'a Literal'} of values that are neither all text nor all integers")
-    if not name or not all(map(_NAME.fullmatch, values)):
-        return "string"
-    if name in known:
-        return name
-    known.add(name)
-    return {"type": "enum", "name": name, "symbols": list(values)}
-
-
-def _avro_name(cls: Any) -> str:
-    return re.sub(r"\W", "_", json_types.type_name(cls)).strip("_")
-
-
-def _derive_record(node: Any, known: set[str]) -> Any:
-    name = _avro_name(node.cls)
-    if name in known:
-        return name
-    known.add(name)
-    fields = []
-    for one in json_types.fields_of(node):
-        if not _NAME.fullmatch(one.encode_name):
-            raise ValueError(f"{one.encode_name!r} is not a valid name of a field")
-        made = {"name": one.encode_name, "type": _derive(one.type, known)}
-        default = _default(one)
-        is_union = isinstance(made["type"], list)
-        if default is not NO_DEFAULT:
-            if is_union and default is not None:
-                made["type"] = sorted(made["type"], key=lambda part: part == "null")
-            made["default"] = default
-        fields.append(made)
-    return {"type": "record", "name": name, "fields": fields}
-
-
-def _default(one: mi.Field) -> Any:
-    """The default as JSON in a schema; `NO_DEFAULT` where it has no simple form there."""
-    if one.default is not msgspec.NODEFAULT:
-        value = one.default
-    elif one.default_factory in (list, dict, set, tuple, frozenset):
-        value = {} if one.default_factory is dict else []
-    else:
-        return NO_DEFAULT
-    if isinstance(value, enum.Enum):
-        value = value.value
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return round((value - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1_000_000)
-    if isinstance(value, Decimal):
-        unscaled = int(value.scaleb(DECIMAL_DIGITS[1]))
-        return unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True).decode("latin-1")
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    if value in ([], (), set(), frozenset()) and not isinstance(value, str | int | float):
-        return []
-    if value is None or isinstance(value, str | bool | int | float | dict):
-        return value if value not in ({"": None},) else NO_DEFAULT
-    return NO_DEFAULT

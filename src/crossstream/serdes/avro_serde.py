@@ -1,15 +1,14 @@
-"""Avro serdes: plain payloads of one schema, and payloads behind the frame of a schema registry."""
+"""Avro: payloads of one schema. `registry_avro` has those behind the frame of a schema registry."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
-import msgspec.inspect as mi
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -17,44 +16,26 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_objects import Build, Column, builder, objects
+from crossstream.serdes.avro_objects import Column, objects
 from crossstream.serdes.avro_read import decoded
 from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_rows import Read, Write, read_row, row_codec, write_row
+from crossstream.serdes.avro_rows import read_row, write_row
 from crossstream.serdes.avro_schema import (
-    Node,
     References,
     column_type,
-    fingerprint,
-    nodes_in,
     parse,
     record_of,
-    schema_text,
     unusable,
     with_fields,
 )
 from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_write import checked, fitted, is_flat, written, written_attributes
+from crossstream.serdes.avro_types import Form, checked, form_of, schema_text
+from crossstream.serdes.avro_write import fitted, written, written_attributes
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson, has_limits
+from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.json_typed import json as json_serde
-from crossstream.serdes.json_types import derives_values, type_name
-from crossstream.serdes.json_types import nodes_in as types_in
-from crossstream.serdes.registry import (
-    FRAME,
-    INTERNAL_ID,
-    RegistrySettings,
-    Strategy,
-    check_ids,
-    latest,
-    only_id,
-    put_frames,
-    register,
-    split_frames,
-    subject_name,
-)
-from crossstream.serdes.serde import NO_READER, Readers, Serde
+from crossstream.serdes.serde import NO_READER, ByColumns, Readers, Serde
 
 
 def avro(schema: Any, type: Any = None) -> Serde:
@@ -71,132 +52,25 @@ def avro(schema: Any, type: Any = None) -> Serde:
     >>> avro(order).deserialize(b"\\x0e")
     {'id': 7}
     """
-    text, of = _declared(schema, type)
+    text, of = declared(schema, type)
     return Avro(text, of)
 
 
-def confluent_avro(
-    registry: Any,
-    schema: Any = None,
-    subject: str | None = None,
-    *,
-    type: Any = None,
-    references: Mapping[str, str] | None = None,
-    strategy: Strategy = "topic",
-    auto_register: bool = True,
-) -> Serde:
-    """Avro with the frame of a schema registry, as Confluent's Avro serializers write it.
-
-    Every record is read with the schema that its writer registered, and resolved to the declared one. ``registry``: its
-    URL, a dict of settings of `confluent_kafka.schema_registry`, or one of its clients. ``schema``, ``type``: as those
-    of `avro`; without a schema it is the newest one of the subject when the topology is built. ``references``: schemas
-    that it refers to, by name, in an order in which each knows those that it needs. ``subject``: of the schema; without
-    one ``strategy`` names it: "topic" (``orders-value``), "record" or "topic-record". ``auto_register=False``: schemas
-    are looked up, and never registered.
-
-    >>> totals = confluent_avro("mock://docs", "double")
-    >>> totals.deserialize(totals.serialize(0.5))
-    0.5
-    """
-    settings = RegistrySettings.of(registry)
-    text: str | None = None
-    of = None if type is None else _typed(type)
-    known = tuple((references or {}).items())
-    if schema is not None:
-        text, of = _declared(schema, type, known)
-    made = ConfluentAvro(settings, text, of, known, subject, strategy, auto_register)
-    return made.read_from(None, is_key=False) if text is None and subject is not None else made
-
-
-def _declared(schema: Any, type: Any, references: References = ()) -> tuple[str, TypedJson | None]:
+def declared(schema: Any, type: Any, references: References = ()) -> tuple[str, TypedJson | None]:
     given = isinstance(schema, str | dict | list)
     text = schema_text(schema)
     parse(text, references)
     kind = type if given else schema
     if not given and type is not None:
         raise unusable(type, "the schema is derived from another type already")
-    return text, None if kind is None else _typed(kind)
+    return text, None if kind is None else typed(kind)
 
 
-def _typed(kind: Any) -> TypedJson:
+def typed(kind: Any) -> TypedJson:
     made = json_serde(kind)
     if not isinstance(made, TypedJson):
         raise unusable(kind, "type= takes a Python type, such as a dataclass")
     return made
-
-
-class Form(NamedTuple):
-    """What is derived from a declared schema and type, once for each process.
-
-    ``is_narrower``: the type refuses values that the schema allows, so that objects are made to see it. ``attributes``:
-    the class whose instances are read by their attributes, and those, in the order of the fields.
-    """
-
-    node: Node
-    title: str
-    columns: pl.DataType | NoColumn
-    some_columns: pl.DataType | None
-    is_narrower: bool
-    unfit_for_keys: str | None
-    build: Build | None
-    rows: tuple[Read, Write] | None
-    attributes: tuple[type, list[str]] | None
-
-
-@lru_cache(maxsize=512)
-def form_of(text: str, references: References, of: TypedJson | None) -> Form:
-    node = parse(text, references)
-    record, columns, some = record_of(node), column_type(node), None
-    if record is not None:
-        found = {one.name: column_type(one.node) for one in record.fields}
-        some = pl.Struct({name: dtype for name, dtype in found.items() if not isinstance(dtype, NoColumn)})
-    title = (record or node).name.rpartition(".")[2] or node.kind
-    if of is not None:
-        title = type_name(of.type)
-    title = f"{title} {fingerprint([text, *map(list, references)] if references else text)}"
-    unfit = None
-    if any(one.kind == "map" for one in nodes_in(node)):
-        unfit = "a map in it has its entries in any order"
-    elif of is not None and any(
-        isinstance(one, mi.SetType | mi.FrozenSetType) for one in types_in(mi.type_info(of.type))
-    ):
-        unfit = "a set in it has its items in any order"
-    is_narrower = of is not None and _is_narrower(node, of.type)
-    build = None if of is None or is_narrower else builder(node, mi.type_info(of.type))
-    return Form(
-        node,
-        title,
-        columns,
-        some,
-        is_narrower,
-        unfit,
-        build,
-        row_codec(node),
-        _attributes(node, of, is_narrower),
-    )
-
-
-def _attributes(node: Node, of: TypedJson | None, is_narrower: bool) -> tuple[type, list[str]] | None:
-    if of is None or is_narrower or not is_flat(node):
-        return None
-    info = mi.type_info(of.type)
-    if not isinstance(info, mi.DataclassType | mi.StructType):
-        return None
-    names = {one.encode_name: one.name for one in info.fields}
-    if names.keys() != {one.name for one in node.fields}:
-        return None
-    return info.cls, [names[one.name] for one in node.fields]
-
-
-def _is_narrower(node: Node, kind: Any) -> bool:
-    info = mi.type_info(kind)
-    if derives_values(info) or any(map(has_limits, types_in(info))):
-        return True
-    try:
-        resolved(node, parse(schema_text(kind)), strict=True)
-    except (ValueError, SerdeError):
-        return True
-    return False
 
 
 @lru_cache(maxsize=2048)
@@ -223,7 +97,7 @@ Group = tuple[Any, pa.LargeBinaryArray, Reader, int]
 """The rows of some payloads, the payloads, their reader, and the bytes in front of each."""
 
 
-class _AvroValues(ABC):
+class AvroValues(ByColumns, ABC):
     """What both serdes have in common: everything but the frame."""
 
     __slots__ = ()
@@ -251,26 +125,22 @@ class _AvroValues(ABC):
         return payload
 
     @property
+    def declared(self) -> Form | None:
+        """The form, if the schema is known."""
+        return self.form
+
+    @property
     def dtype(self) -> pl.DataType | None:
-        columns = self.form.columns
+        columns = self.declared and self.declared.columns
         return None if isinstance(columns, NoColumn) else columns
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
-        return self.form.some_columns
+        return self.declared and self.declared.some_columns
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """Why equal objects may have different bytes; None: they have the same (`key_fault`)."""
-        return self.form.unfit_for_keys
-
-    def serialize(self, value: Any) -> bytes | None:
-        data: bytes | None = self.encode_objects([value])[0].as_py()
-        return data
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
+        return self.declared and self.declared.unfit_for_keys
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -282,21 +152,24 @@ class _AvroValues(ABC):
             if attributes is not None and set(map(type, dense)) == {attributes[0]}:
                 direct = written_attributes(self.form.node, dense, attributes[1], self.name)
                 if direct is not None:
-                    return self._framed(_with_nulls(direct, there))
+                    return self._framed(arrays.with_nulls(direct, there))
             if self.of is not None:
                 dense = self._plain(dense)
             plain = checked(self.form.node, dense, self.name)
             payload = self._few_written(plain) if len(plain) <= arrays.FEW else None
             if payload is None:
                 payload = written(self.form.node, plain, self.name)
-        return self._framed(_with_nulls(payload, there))
+        return self._framed(arrays.with_nulls(payload, there))
 
     def _few_written(self, plain: Sequence[Any]) -> pa.LargeBinaryArray | None:
         """The payloads of a few values, one by one; None: it takes columns."""
         if self.form.rows is None:
             return None
         try:
-            return arrays.binary_rows([write_row(self.form.rows[1], value) for value in plain])
+            rows = msgspec.to_builtins(
+                plain, builtin_types=NATIVE
+            )  # `checked` leaves flat records as structs
+            return arrays.binary_rows([write_row(self.form.rows[1], row) for row in rows])
         except Exception:  # whatever is odd, columns say why
             return None
 
@@ -341,7 +214,7 @@ class _AvroValues(ABC):
         payload = written(self.form.node, dense, self.name)
         if self.form.is_narrower:
             self._check_written(payload, dense)
-        return self._framed(_with_nulls(payload, there))
+        return self._framed(arrays.with_nulls(payload, there))
 
     def _check_written(self, payload: pa.LargeBinaryArray, values: pl.Series) -> None:
         text = self._own_text()
@@ -417,7 +290,6 @@ class _AvroValues(ABC):
         return self.decode_series(data, [name for name in fields if name in known])
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         found: list[bool] = self.decode_checked(data, ()).is_null().to_list()
         return found
 
@@ -433,12 +305,6 @@ class _AvroValues(ABC):
         return parts
 
 
-def _with_nulls(payload: pa.LargeBinaryArray, there: Any) -> pa.LargeBinaryArray:
-    if there.all():
-        return payload
-    return payload.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
 def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl.Series:
     """The column of several parts, null where there is none."""
     if len(parts) == 1 and len(parts[0][0]) == rows:
@@ -446,7 +312,7 @@ def _whole(parts: list[tuple[Any, Column]], rows: int, dtype: pl.DataType) -> pl
         assert isinstance(made, pl.Series)
         return made
     if not parts:
-        return pl.Series([None], dtype=dtype).new_from_index(0, rows)
+        return arrays.null_series(rows, dtype)
     dense = pl.concat([column for _, column in parts if isinstance(column, pl.Series)], rechunk=True)
     source = np.full(rows, -1, np.int64)
     source[np.concatenate([rows for rows, _ in parts])] = np.arange(len(dense))
@@ -459,7 +325,7 @@ def _there(data: pa.LargeBinaryArray) -> tuple[Any, pa.LargeBinaryArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Avro(_AvroValues):
+class Avro(AvroValues):
     """See `avro`. ``schema``: its JSON. ``of``: the type of the values; None: dicts and single values."""
 
     schema: str
@@ -483,125 +349,3 @@ class Avro(_AvroValues):
         assert isinstance(reader, Reader)
         rows, payload = _there(data)
         return [(rows, payload, reader, 0)] if len(rows) else [], {}
-
-
-_OWN_FRAME = b"\0" + INTERNAL_ID.to_bytes(4, "big")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfluentAvro(_AvroValues):
-    """See `confluent_avro`. ``schema``: None until the topic is known.
-
-    ``target``: the subject that it writes for; None: inside the application. ``found``: the subject and id of a schema
-    that comes from the registry.
-    """
-
-    registry: RegistrySettings
-    schema: str | None
-    of: TypedJson | None = None
-    references: References = ()
-    subject: str | None = field(default=None, compare=False)
-    strategy: Strategy = field(default="topic", compare=False)
-    auto_register: bool = field(default=True, compare=False)
-    target: str | None = None
-    found: tuple[str, int] | None = field(default=None, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "confluent_avro" if self.schema is None else f"confluent_avro[{self.form.title}]"
-
-    @property
-    def form(self) -> Form:
-        return form_of(*self._own_text(), self.of)
-
-    @property
-    def dtype(self) -> pl.DataType | None:
-        columns = None if self.schema is None else self.form.columns
-        return None if isinstance(columns, NoColumn) else columns
-
-    @property
-    def some_columns(self) -> pl.DataType | None:
-        return None if self.schema is None else self.form.some_columns
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        return None if self.schema is None else self.form.unfit_for_keys
-
-    def read_from(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.read_from`. Here a schema that is not declared is fixed, for all processes."""
-        return self._fixed(topic, is_key)
-
-    def written_to(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        """As `ForTopic.written_to`."""
-        fixed = self._fixed(topic, is_key)
-        record = record_of(fixed.form.node)
-        name = None if record is None else record.name
-        return replace(fixed, target=self.subject or subject_name(self.strategy, topic, is_key, name))
-
-    def _fixed(self, topic: str | None, is_key: bool) -> ConfluentAvro:
-        if self.schema is not None:
-            return self
-        subject = self.subject or subject_name(self.strategy, topic, is_key, None)
-        found = latest(self.registry, subject)
-        if found.kind != "AVRO":
-            raise SerdeError(
-                f"the newest schema of subject {subject} is {found.kind}, not AVRO",
-                code=refusals.REFUSED_SCHEMA,
-                where={"serde": "confluent_avro", "registry": self.registry.url},
-                next="use the serde of that format, or another subject",
-            )
-        parse(found.text, found.references)
-        return replace(self, schema=found.text, references=found.references, found=(subject, found.id))
-
-    def _own_text(self) -> tuple[str, References]:
-        if self.schema is None:
-            raise SerdeError(
-                "the schema of serdes.confluent_avro(…) is not known: it comes from the subject of a topic",
-                code="CS-404",
-                where={"serde": "confluent_avro", "registry": self.registry.url},
-                next="pass schema=… or subject=…, or use the serde in Consumed or Produced, which know the topic",
-            )
-        return self.schema, self.references
-
-    def _head(self) -> bytes | None:
-        return _OWN_FRAME
-
-    def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        return payload if payload.null_count == len(payload) else put_frames(self._id(), payload)
-
-    def _id(self) -> int:
-        if self.target is None:
-            return INTERNAL_ID
-        if self.found is not None and self.found[0] == self.target:
-            return self.found[1]
-        text, references = self._own_text()
-        return register(self.registry, self.target, "AVRO", text, references, self.auto_register)
-
-    def _groups(
-        self, data: pa.LargeBinaryArray, names: frozenset[str] | None
-    ) -> tuple[list[Group], dict[int, str]]:
-        own = self._own_text()
-        one = only_id(data)
-        ids, payload, faults = split_frames(data) if one is None else (np.array([one], np.int32), data, {})
-        schemas, unknown = check_ids(self.registry, ids, "AVRO")
-        groups: list[Group] = []
-        for id in np.unique(ids).tolist():
-            if id < 0:
-                continue
-            rows = np.arange(len(data)) if one is not None else np.flatnonzero(ids == id)
-            reader: Reader | str
-            if id in unknown:
-                reader = unknown[id]
-            elif id == INTERNAL_ID:
-                reader = reader_of(*own, *own, names)
-            else:
-                reader = reader_of(schemas[id].text, schemas[id].references, *own, names)
-                if isinstance(reader, str):
-                    reader = f"schema id {id} cannot be read as the declared schema: {reader}"
-            if isinstance(reader, str):
-                faults.update(dict.fromkeys(rows.tolist(), reader))
-            elif len(rows) == len(data):
-                groups.append((rows, payload, reader, 0 if one is None else FRAME))
-            else:
-                groups.append((rows, payload.take(pa.array(rows)), reader, 0))
-        return groups, faults

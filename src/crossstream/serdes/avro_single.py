@@ -13,10 +13,7 @@ import pyarrow as pa
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import Cursor
 from crossstream.serdes.avro_objects import Column
-from crossstream.serdes.avro_schema import (
-    Node,
-    column_type,
-)
+from crossstream.serdes.avro_schema import Node, column_type
 from crossstream.serdes.json_shapes import NoColumn
 
 
@@ -37,10 +34,10 @@ class Reader(ABC):
     def read(self, cursor: Cursor) -> Column:
         """The value of each payload."""
 
-    def empty(self) -> Column:
+    def nulls(self, rows: int) -> Column:
         if not self.keep:
             return None
-        return [] if self.column is None else pl.Series([], dtype=self.column)
+        return [None] * rows if self.column is None else arrays.null_series(rows, self.column)
 
 
 # -- single values ----------------------------------------------------------------------------------------
@@ -105,7 +102,7 @@ def _utf8(data: bytes) -> str | None:
 
 
 def _null(reader: Single, cursor: Cursor) -> Column:
-    return pl.Series([None], dtype=pl.Null).new_from_index(0, len(cursor))
+    return arrays.null_series(len(cursor), pl.Null())
 
 
 def _boolean(reader: Single, cursor: Cursor) -> Column:

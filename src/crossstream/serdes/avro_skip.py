@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crossstream.serdes.avro_cursor import DEEPEST, Cursor
+from crossstream.serdes.avro_rows import number_at
 from crossstream.serdes.avro_schema import Node
 from crossstream.serdes.avro_single import Reader
 
@@ -126,16 +127,3 @@ def _extend(mask: bytearray, wanted: bytearray, bits: int, width: int) -> None:
     """Bytes in which these bits must be 0."""
     mask += bytes([bits]) * width
     wanted += bytes(width)
-
-
-def number_at(data: Any, at: int, end: int) -> tuple[int, int]:
-    """The number there, and the position behind it, which is beyond the end if there is none."""
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return 0, end + 1

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Literal, NamedTuple
-from uuid import UUID
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
-from crossstream.serdes.avro_objects import objects
-from crossstream.serdes.avro_resolve import below, default_column
-from crossstream.serdes.avro_schema import NO_DEFAULT, Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_rows import varint
+from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_types import checked, wire_type
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
 from crossstream.serdes.json_shapes import NoColumn
 
 CHUNK = 16_384
 
-_NOTHING = pa.scalar(b"", arrays.LARGE_BINARY)
 _FEW_PARTS = 32
 """Columns of bytes that are joined at once."""
 
@@ -40,15 +35,18 @@ class Target(NamedTuple):
     path: str = ""
 
     def below(self, name: str) -> Target:
-        return Target(self.serde, below(self.path, name))
+        return Target(self.serde, refusals.below(self.path, name))
 
 
 def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     """The payloads of a column or of objects, none of them null. Raises `SerdeError`."""
-    made = [
-        joined(_parts(node, values[start : start + CHUNK], Target(serde)), min(CHUNK, len(values) - start))
-        for start in range(0, len(values), CHUNK)
-    ]
+    target = Target(serde)
+    return _in_chunks(len(values), lambda start, end: _parts(node, values[start:end], target))
+
+
+def _in_chunks(rows: int, parts: Callable[[int, int], list[pa.LargeBinaryArray]]) -> pa.LargeBinaryArray:
+    ends = [(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
+    made = [joined(parts(start, end), end - start) for start, end in ends]
     return pa.concat_arrays(made) if made else arrays.null_rows(0)
 
 
@@ -58,7 +56,7 @@ def joined(parts: list[pa.LargeBinaryArray], rows: int) -> pa.LargeBinaryArray:
         return arrays.binary_array(np.zeros(rows + 1, np.int64), b"")
     while len(parts) > 1:
         groups = [parts[at : at + _FEW_PARTS] for at in range(0, len(parts), _FEW_PARTS)]
-        parts = [pc.binary_join_element_wise(*group, _NOTHING) for group in groups]
+        parts = [arrays.joined(*group) for group in groups]
     return parts[0]
 
 
@@ -105,7 +103,7 @@ def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     null = next((at for at, part in enumerate(node.parts) if part.kind == "null"), None)
     if isinstance(values, pl.Series) and not values.null_count():  # of one type, or null and one
         at = next((at for at, part in enumerate(node.parts) if part.kind != "null"), 0)
-        return [_same(varint_byte(at), rows), *_parts(node.parts[at], values, target)]
+        return [_same(varint(at), rows), *_parts(node.parts[at], values, target)]
     branch = _branches(node, values, null, target)
     made = [varints(branch)]
     for at, part in enumerate(node.parts):
@@ -178,9 +176,7 @@ def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     total = int(counts.sum())
     parts = [part for kind, column, place in entry for part in _parts(kind, column, place)]
     content = joined(parts, total)
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
-    lists = arrays.binary_array(arrays.offsets(content)[ends], _buffer(content))
+    lists = arrays.binary_array(arrays.offsets(content)[arrays.ends_of(counts)], arrays.content(content))
     there = counts > 0
     return [spread(varints(counts[there]), there), lists, _same(b"\x00", len(counts))]
 
@@ -233,8 +229,7 @@ def _single(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinar
 
 
 def _binary(series: pl.Series) -> pa.LargeBinaryArray:
-    made = series.to_arrow()
-    return made if made.type == arrays.LARGE_BINARY else made.cast(arrays.LARGE_BINARY)
+    return series.to_arrow().cast(arrays.LARGE_BINARY)
 
 
 def _fixed(node: Node, series: pl.Series, target: Target) -> pa.LargeBinaryArray:
@@ -270,7 +265,7 @@ def _decimal(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBina
         rows = np.ascontiguousarray(wide[:, wide.shape[1] - node.size :])
         return [arrays.from_fixed_rows(rows.ravel(), node.size, None)]
     content = big[np.arange(16) >= (16 - size)[:, None]]
-    return [varints(size), arrays.binary_array(_ends(size), content)]
+    return [varints(size), arrays.binary_array(arrays.ends_of(size), content)]
 
 
 def _series(node: Node, values: Sequence[Any], target: Target) -> pl.Series:
@@ -310,10 +305,6 @@ def _narrow_floats(wide: pl.Series, target: Target) -> pl.Series:
 # -- columns of bytes -------------------------------------------------------------------------------------
 
 
-def varint_byte(number: int) -> bytes:
-    return bytes([number << 1])
-
-
 def varints(values: Any) -> pa.LargeBinaryArray:
     """Numbers as Avro writes them: zigzag, seven bits to a byte."""
     coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -329,21 +320,11 @@ def varints(values: Any) -> pa.LargeBinaryArray:
         made[:, at] = (group & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
         size += more
     content = made[np.arange(width) < size[:, None]]
-    return arrays.binary_array(_ends(size), content)
-
-
-def _ends(sizes: Any) -> Any:
-    made = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=made[1:])
-    return made
+    return arrays.binary_array(arrays.ends_of(size), content)
 
 
 def _same(data: bytes, rows: int) -> pa.LargeBinaryArray:
     return arrays.binary_array(np.arange(rows + 1) * len(data), data * rows)
-
-
-def _buffer(rows: pa.LargeBinaryArray) -> Any:
-    return rows.buffers()[2] or b""
 
 
 def spread(rows: pa.LargeBinaryArray, mask: Any) -> pa.LargeBinaryArray:
@@ -351,99 +332,7 @@ def spread(rows: pa.LargeBinaryArray, mask: Any) -> pa.LargeBinaryArray:
     sizes = np.zeros(len(mask), np.int64)
     positions = arrays.offsets(rows)
     sizes[mask] = np.diff(positions)
-    return arrays.binary_array(_ends(sizes) + positions[0], _buffer(rows))
-
-
-# -- objects ----------------------------------------------------------------------------------------------
-
-
-_WIRE: dict[str, Any] = {
-    "null": None,
-    "boolean": bool,
-    "int": json_shapes.limited(int, ge=-(2**31), le=2**31 - 1),
-    "long": json_shapes.limited(int, ge=-(2**63), le=2**63 - 1),
-    "float": float,
-    "double": float,
-    "bytes": bytes,
-    "string": str,
-    "decimal": Decimal,
-    "uuid": UUID,
-    "date": date,
-    "time-millis": json_shapes.limited(time, tz=False),
-    "time-micros": json_shapes.limited(time, tz=False),
-    "timestamp-millis": json_shapes.limited(datetime, tz=True),
-    "timestamp-micros": json_shapes.limited(datetime, tz=True),
-    "local-timestamp-millis": json_shapes.limited(datetime, tz=False),
-    "local-timestamp-micros": json_shapes.limited(datetime, tz=False),
-}
-
-
-@lru_cache(maxsize=4096)
-def wire_type(node: Node, within: tuple[Node, ...] = ()) -> Any:
-    """The type that msgspec checks objects against; Any where it cannot say it, which `_parts` checks."""
-    if node.kind == "union":
-        inner = nullable(node)
-        if inner is not None:
-            wire = wire_type(inner, within)
-            return Any if wire is Any else wire | None
-        return wire_type(node.parts[0], within) if len(node.parts) == 1 else Any
-    if node.kind == "record":
-        return Any if node in within else _wire_record(node, (*within, node))
-    if node.kind == "array":
-        return list[wire_type(node.parts[0], within)]  # type: ignore[misc]
-    if node.kind == "map":
-        return dict[str, wire_type(node.parts[0], within)]  # type: ignore[misc]
-    if node.kind == "enum":
-        return Literal[node.symbols]
-    if node.kind == "fixed" and not node.logical:
-        return json_shapes.limited(bytes, min_length=node.size, max_length=node.size)
-    return _WIRE[node.logical or node.kind]
-
-
-def _wire_record(node: Node, within: tuple[Node, ...]) -> Any:
-    members: list[Any] = []
-    for at, one in enumerate(node.fields):
-        member: tuple[Any, ...] = (f"f{at}", wire_type(one.node, within))
-        if one.default is not NO_DEFAULT:
-            value = objects(default_column(one), one.node)[0]
-            is_plain = value is None or isinstance(value, str | int | float | bytes)
-            made = (
-                msgspec.field(default=value)
-                if is_plain
-                else msgspec.field(default_factory=partial(_given, value))
-            )
-            member = (*member, made)
-        members.append(member)
-    names = {f"f{at}": one.name for at, one in enumerate(node.fields)}
-    title = node.name.rpartition(".")[2] or "record"
-    return msgspec.defstruct(title, members, rename=names, kw_only=True, gc=False, forbid_unknown_fields=True)
-
-
-def _given(value: Any) -> Any:
-    return value
-
-
-def checked(node: Node, values: Sequence[Any], serde: str) -> list[Any]:
-    """Dicts and single values of exactly the fields of the schema, defaults filled in. Raises `SerdeError` (CS-401)."""
-    wire = wire_type(node)
-    try:
-        structs = msgspec.convert(values, list[wire], builtin_types=NATIVE)  # type: ignore[valid-type]
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        for value in values:
-            try:
-                msgspec.convert(value, wire, builtin_types=NATIVE)
-            except (msgspec.MsgspecError, TypeError, ValueError) as reason:
-                raise refusals.misfit(serde, value, str(reason)) from reason
-        raise refusals.misfit(serde, values, str(error)) from error
-    made: list[Any] = structs if is_flat(node) else msgspec.to_builtins(structs, builtin_types=NATIVE)
-    return made
-
-
-@lru_cache(maxsize=1024)
-def is_flat(node: Node) -> bool:
-    """Whether it is a record of single values, nulls among them."""
-    found = [(nullable(one.node) or one.node).kind for one in node.fields]
-    return node.kind == "record" and not {"union", "record", "array", "map"}.intersection(found)
+    return arrays.binary_array(arrays.ends_of(sizes) + positions[0], arrays.content(rows))
 
 
 def written_attributes(
@@ -458,16 +347,13 @@ def written_attributes(
             msgspec.convert(column, list[kind], builtin_types=NATIVE)
     except (msgspec.MsgspecError, TypeError, ValueError, AttributeError):
         return None
-    made = []
-    for start in range(0, len(values), CHUNK):
-        rows = min(CHUNK, len(values) - start)
-        parts = [
-            part
-            for one, column in zip(node.fields, columns, strict=True)
-            for part in _parts(one.node, column[start : start + rows], Target(serde, one.name))
-        ]
-        made.append(joined(parts, rows))
-    return pa.concat_arrays(made)
+    targets = [Target(serde, one.name) for one in node.fields]
+
+    def parts(start: int, end: int) -> list[pa.LargeBinaryArray]:
+        given = zip(node.fields, columns, targets, strict=True)
+        return [part for one, column, to in given for part in _parts(one.node, column[start:end], to)]
+
+    return _in_chunks(len(values), parts)
 
 
 def fitted(node: Node, values: pl.Series, serde: str) -> pl.Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -16,17 +16,19 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import ConfigError, CrossStreamError, StateError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import refusals
 from crossstream.serdes.avro_schema import parse
-from crossstream.serdes.avro_serde import Avro, ConfluentAvro
+from crossstream.serdes.avro_serde import Avro
 from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_json import ConfluentJson
-from crossstream.serdes.registry_protobuf import ConfluentProtobuf, message_class, shipped
-from crossstream.serdes.serde import Serde
+from crossstream.serdes.registry_protobuf import ConfluentProtobuf
+from crossstream.serdes.serde import OneByOne, Serde
+from crossstream.serdes.shipping import message_class, shipped
 from crossstream.serdes.windowed import WindowedSerde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
@@ -166,7 +168,7 @@ def _of_registry(described: Described, given: Mapping[str, Serde]) -> Serde:
     registry = RegistrySettings.at(described.registry)
     if described.kind == "confluent_avro":
         parse(described.text, described.references)
-        return ConfluentAvro(registry, described.text, references=described.references)
+        return ConfluentAvro(registry=registry, schema=described.text, references=described.references)
     if described.kind == "confluent_json":
         return ConfluentJson(registry=registry, inner=made(described.sides[0], given), schema=None)
     if described.kind == "confluent_protobuf":
@@ -214,7 +216,7 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainJson:
+class PlainJson(OneByOne):
     """Rows of a class, read without the class. ``dtype``: the type of its columns, None if it has no column form.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
@@ -236,9 +238,6 @@ class PlainJson:
         if self.dtype is not None and value is not None and not isinstance(value, dict):
             raise refusals.undecodable(self.name, "it is no object", data)
         return value
-
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows(list(map(self.serialize, values)))
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return UntypedJson().decode_objects(data)

@@ -57,10 +57,6 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
         raise refusals.undecodable(serde, f"beyond what a column of {shape.dtype} holds: {error}") from error
 
 
-def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
-    return pl.Series([None], dtype=dtype).new_from_index(0, rows)
-
-
 def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
     """A series of dicts, lists and single values that fit the shape."""
     return arrays.series_of(pa.array(values, _arrow_type(shape)))
@@ -79,11 +75,13 @@ def _series(values: list[Any], shape: Shape) -> pl.Series:
         present = [value for value in values if value is not None]
     if isinstance(shape, ListOf):
         items = _series(list(chain.from_iterable(present)), shape.item)
-        ends = np.cumsum([0, *map(len, present)], dtype=np.int64)
-        dense = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+        dense = arrays.list_series(np.fromiter(map(len, present), np.int64, len(present)), items)
     else:
         dense = _structs(present, shape)
-    return dense if present is values else _spread(dense, values)
+    if present is values:
+        return dense
+    there = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    return arrays.series_with_nulls(dense, there)
 
 
 def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
@@ -95,41 +93,13 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
 
 
 def _structs(values: list[Any], shape: Any) -> pl.Series:
-    return struct_of(
+    return arrays.struct_of(
         {
             field.name: _series(list(map(attrgetter(field.attribute), values)), column(field))
             for field in shape.fields
         },
         len(values),
     )
-
-
-def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
-    """A struct series of those columns; with none, rows of a struct without fields."""
-    if not parts:
-        return pl.Series([{}], dtype=pl.Struct({})).new_from_index(0, rows)
-    if "" in parts:  # a list of series would be cheaper, but there Polars gives it another name
-        return pl.DataFrame(parts).to_struct()
-    return pl.DataFrame([part.alias(name) for name, part in parts.items()]).to_struct()
-
-
-def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
-    """``values`` with null rows where ``like`` has them."""
-    if not like.null_count():
-        return values
-    if like.null_count() == len(like):
-        return null_series(len(like), values.dtype)
-    missing = like.is_null().to_numpy()
-    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
-
-
-def _spread(dense: pl.Series, values: list[Any]) -> pl.Series:
-    """The rows of ``dense`` where ``values`` are not None, and nulls in between."""
-    present = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    if not len(dense):
-        return null_series(len(values), dense.dtype)
-    rows = pl.Series(pa.array(np.cumsum(present) - 1, mask=~present), dtype=pl.Int64)
-    return dense.gather(rows)
 
 
 def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:
@@ -147,7 +117,7 @@ def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
     if values.dtype == shape.dtype:
         return values
     if values.dtype == pl.Null or 0 < len(values) == values.null_count():  # nulls say nothing of their type
-        return null_series(len(values), shape.dtype)
+        return arrays.null_series(len(values), shape.dtype)
     if isinstance(shape, StructOf) and isinstance(values.dtype, pl.Struct):
         return _cast_struct(values, shape, serde, path)
     if not _fits(values.dtype, shape.dtype):
@@ -183,12 +153,14 @@ def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> p
     known = [field.name for field in shape.fields]
     if unknown := given.keys() - set(known):
         raise refusals.unknown_fields(serde, unknown, known)
-    blank = null_series(len(values), pl.Null())
+    blank = arrays.null_series(len(values), pl.Null())
     parts = {
-        field.name: _cast(given.get(field.name, blank), column(field), serde, _below(path, field.name))
+        field.name: _cast(
+            given.get(field.name, blank), column(field), serde, refusals.below(path, field.name)
+        )
         for field in shape.fields
     }
-    return with_nulls_of(struct_of(parts, len(values)), values)
+    return arrays.with_nulls_of(arrays.struct_of(parts, len(values)), values)
 
 
 def _fits(given: Any, wanted: Any) -> bool:
@@ -210,10 +182,10 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
     if isinstance(shape, StructOf):
         parts = values.struct.unnest().get_columns() if shape.fields else []
         for part, field in zip(parts, shape.fields, strict=True):
-            below = _below(path, field.name)
+            inside = refusals.below(path, field.name)
             if not field.nullable and part.null_count() > values.null_count():
-                raise refusals.null_field(serde, below)
-            _check_nulls(part, column(field), serde, below)
+                raise refusals.null_field(serde, inside)
+            _check_nulls(part, column(field), serde, inside)
     elif isinstance(shape, ListOf) and not (shape.nullable and _all_nullable(shape.item)):
         items = pl.Series(values.to_arrow().flatten())
         if not shape.nullable and items.null_count():
@@ -227,10 +199,6 @@ def _all_nullable(shape: Shape) -> bool:
     if isinstance(shape, StructOf):
         return all(field.nullable and _all_nullable(column(field)) for field in shape.fields)
     return True
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def beyond_the_calendar(values: pl.Series) -> bool:
@@ -368,11 +336,11 @@ def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:
         return values
     if isinstance(dtype, pl.Struct):
         parts = {part.name: plain_columns(part, shortest) for part in values.struct.unnest().get_columns()}
-        return with_nulls_of(struct_of(parts, len(values)), values)
+        return arrays.with_nulls_of(arrays.struct_of(parts, len(values)), values)
     if isinstance(dtype, pl.Array):
         return plain_columns(values.arr.to_list(), shortest)
     if isinstance(dtype, pl.List):
-        return _plain_items(values.to_arrow(), shortest)
+        return arrays.items_changed(values, lambda items: plain_columns(items, shortest))
     if isinstance(dtype, pl.Datetime):
         return _times_as_text(values)
     if isinstance(dtype, pl.Float32):
@@ -383,14 +351,6 @@ def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:
     if not shortest or dtype != _SCALELESS:
         return text
     return text.str.strip_chars_end("0").str.strip_chars_end(".")
-
-
-def _plain_items(lists: pa.LargeListArray, shortest: bool) -> pl.Series:
-    items = plain_columns(arrays.series_of(lists.flatten()), shortest)
-    ends = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
-    made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
-    return arrays.series_of(made)
 
 
 def _times_as_text(values: pl.Series) -> pl.Series:

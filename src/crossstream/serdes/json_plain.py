@@ -140,11 +140,9 @@ class SchemaJson:
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """As `Checking.decode_checked`."""
         return _checked_schema_columns(self.dtype, frozenset(fields), readers).decoded(data, self.name)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         return self.decode_checked(data, ()).is_null().to_list()
 
     def _dicts(self, structs: list[Any]) -> list[Any]:
@@ -215,7 +213,6 @@ class UntypedJson:
         return decode_rows(data, _decoder, "json")
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         return nulls(data, _decoder, "json")
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:

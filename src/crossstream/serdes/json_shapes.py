@@ -278,7 +278,7 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
         Field(
             one.name,
             f"f{position}",
-            shape_of(_instance(one.dtype), strict),
+            shape_of(instance_of(one.dtype), strict),
             True,
             msgspec.field(default=None),
         )
@@ -290,10 +290,10 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
 def schema_name(dtype: pl.DataType) -> str:
     """A type as text that no release of Polars changes: ``{id: Int64, tags: [String]}``."""
     if isinstance(dtype, pl.Struct):
-        fields = (f"{field.name}: {schema_name(_instance(field.dtype))}" for field in dtype.fields)
+        fields = (f"{field.name}: {schema_name(instance_of(field.dtype))}" for field in dtype.fields)
         return "{" + ", ".join(fields) + "}"
     if isinstance(dtype, pl.List):
-        return f"[{schema_name(_instance(dtype.inner))}]"
+        return f"[{schema_name(instance_of(dtype.inner))}]"
     if isinstance(dtype, pl.Datetime):
         return f"Datetime({dtype.time_unit}, {dtype.time_zone})"
     if isinstance(dtype, pl.Decimal):
@@ -353,7 +353,7 @@ def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
         assert isinstance(struct, StructOf)
         return struct
     if isinstance(dtype, pl.List):
-        return list_of(shape_of(_instance(dtype.inner), strict), nullable=True)
+        return list_of(shape_of(instance_of(dtype.inner), strict), nullable=True)
     if dtype in _INTEGERS:
         return integer(dtype)
     if isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns":
@@ -366,7 +366,7 @@ def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
     return leaf
 
 
-def _instance(dtype: Any) -> pl.DataType:
+def instance_of(dtype: Any) -> pl.DataType:
     """The type itself where Polars takes its class for it."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made

@@ -122,7 +122,6 @@ class TypedJson:
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
         layout = reading_of(self.type).layout
         if isinstance(layout, NoColumn):
             return None
@@ -180,11 +179,9 @@ class TypedJson:
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """As `Checking.decode_checked`."""
         return checked_columns(self.type, frozenset(fields), readers).decoded(data, self.name)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         return nulls(data, passing_decoder(self.type), self.name)
 
     def instances(self, values: Sequence[Any]) -> Sequence[Any]:

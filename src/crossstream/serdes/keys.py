@@ -1,16 +1,19 @@
-"""Keys that belong to either of two tables: those of right and outer joins by foreign key (decision 0018).
+"""Keys made of keys of other serdes; and those of either of two tables, for right and outer joins by foreign key.
 
     00 <bytes of the left key>      the row of a left key
     01 <bytes of the right key>     the row of a right key that no left row refers to
 
-So all rows of left keys come before all rows of right keys, each in the order of its own serialised keys.
+So all rows of left keys come before all rows of right keys, each in the order of its own serialised keys. Source:
+decision 0018.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,11 +21,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.registry import read_from, written_to
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import (
+    Comparable,
+    OneByOne,
+    Serde,
+    identity,
+    is_varied,
+    key_fault,
+    read_from,
+    written_to,
+)
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
+
+C = TypeVar("C", bound="Composite")
+
+
+class Composite(ABC):
+    """Keys made of keys of other serdes (``inner_serdes``): what these say of their classes, texts and topics."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        """The other serdes."""
+
+    @abstractmethod
+    def made_of(self: C, *inner: Serde) -> C:
+        """The same, of others."""
+
+    @property
+    def varied(self) -> bool:
+        return any(map(is_varied, self.inner_serdes))
+
+    @property
+    def classes(self) -> tuple[type | Comparable, ...]:
+        return tuple(chain.from_iterable(identity(one)[1] for one in self.inner_serdes))
+
+    @property
+    def unfit_for_keys(self) -> str | None:
+        return next(filter(None, map(key_fault, self.inner_serdes)), None)
+
+    def read_from(self: C, topic: str | None, is_key: bool) -> C:
+        return self.made_of(*(read_from(one, topic, is_key) for one in self.inner_serdes))
+
+    def written_to(self: C, topic: str | None, is_key: bool) -> C:
+        return self.made_of(*(written_to(one, topic, is_key) for one in self.inner_serdes))
 
 
 class LeftOrRight(NamedTuple):
@@ -39,7 +85,7 @@ class LeftOrRight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOrRightSerde:
+class LeftOrRightSerde(Composite, OneByOne):
     """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde
@@ -55,26 +101,11 @@ class LeftOrRightSerde:
         return None if left is None or right is None else pl.Struct({"left": left, "right": right})
 
     @property
-    def varied(self) -> bool:
-        return is_varied(self.left) or is_varied(self.right)
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        return self.left, self.right
 
-    @property
-    def classes(self) -> tuple[type | Comparable, ...]:
-        return identity(self.left)[1] + identity(self.right)[1]
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the two serdes."""
-        return key_fault(self.left) or key_fault(self.right)
-
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from` of the two serdes."""
-        left, right = (read_from(one, topic, is_key) for one in (self.left, self.right))
-        return LeftOrRightSerde(left, right)
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to` of the two serdes."""
-        left, right = (written_to(one, topic, is_key) for one in (self.left, self.right))
+    def made_of(self, *inner: Serde) -> LeftOrRightSerde:
+        left, right = inner
         return LeftOrRightSerde(left, right)
 
     def serialize(self, value: Any) -> bytes | None:
@@ -96,9 +127,6 @@ class LeftOrRightSerde:
         if tag == b"\x01":
             return LeftOrRight(right=self.right.deserialize(data[1:]))
         raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1", data)
-
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows([self.serialize(value) for value in values])
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         there, is_left, keys = self._split(data)
@@ -133,13 +161,12 @@ class LeftOrRightSerde:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there, is_left, keys = self._split(data)
-        row = np.cumsum(there) - 1
         sides = []
         for name, serde, mine in (("left", self.left, is_left), ("right", self.right, ~is_left)):
+            rows = there.copy()
+            rows[there] = mine
             decoded = serde.decode_series(keys.filter(pa.array(mine)))
-            place = np.where(there, np.where(mine, np.cumsum(mine) - 1, -1)[row], -1) if len(keys) else row
-            rows = pl.Series(place).cast(pl.Int64)
-            sides.append(decoded.gather(rows.set(rows < 0, None)).alias(name))
+            sides.append(arrays.series_with_nulls(decoded, rows).alias(name))
         struct = pl.DataFrame(sides).to_struct("key")
         if there.all():
             return struct

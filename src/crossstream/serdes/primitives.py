@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.serde import OneByOne
 
 _UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 _UUID_BYTES = re.compile(_UUID_TEXT.replace(r"\z", r"\Z").encode())
@@ -122,7 +123,7 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(OneByOne):
     """One byte: 0 or 1."""
 
     name: ClassVar[str] = "boolean"
@@ -142,12 +143,6 @@ class Boolean:
             raise refusals.undecodable("boolean", "not one byte 0 or 1", data)
         return data == b"\x01"
 
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows(list(map(self.serialize, values)))
-
-    def decode_objects(self, data: pa.LargeBinaryArray) -> list[bool | None]:
-        return list(map(self.deserialize, data.to_pylist()))
-
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
@@ -165,7 +160,7 @@ class Boolean:
 
 
 @dataclass(frozen=True, slots=True)
-class Uuid:
+class Uuid(OneByOne):
     """A UUID as text of 36 characters, written in lower case (Kafka's UUIDSerializer).
 
     Objects are `uuid.UUID`, columns the text. The shorter notations that Java's ``UUID.fromString`` would
@@ -189,12 +184,6 @@ class Uuid:
         if not _UUID_BYTES.match(data):
             raise refusals.undecodable("uuid", _NOT_UUID, data)
         return UUID(data.decode())
-
-    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return arrays.binary_rows(list(map(self.serialize, values)))
-
-    def decode_objects(self, data: pa.LargeBinaryArray) -> list[UUID | None]:
-        return list(map(self.deserialize, data.to_pylist()))
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:

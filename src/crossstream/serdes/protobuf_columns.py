@@ -118,7 +118,7 @@ def _item(descriptor: Any, within: tuple[str, ...]) -> Item:
     if inner.full_name == "google.protobuf.Timestamp":
         return UTC_MICROS, _micros, lambda v: _set_time(inner, _since_epoch(v)), True
     if inner.full_name == "google.protobuf.Duration":
-        return pl.Duration("us"), _micros, lambda v: _set_time(inner, _length(v)), True
+        return pl.Duration("us"), _micros, lambda v: _set_time(inner, v // _MICRO), True
     if inner.full_name in WRAPPERS:
         scalar = _SCALARS[inner.fields_by_name["value"].type]
         return scalar, lambda v: v.value, lambda v: _class_of(inner)(value=v), True
@@ -150,18 +150,12 @@ def _number(value: Any, numbers: Mapping[str, int]) -> int:
 
 
 def _micros(value: Any) -> int:
-    found: int = value.seconds * 1_000_000 + (
-        value.nanos // 1000 if value.nanos >= 0 else -(-value.nanos // 1000)
-    )
+    found: int = value.seconds * 1_000_000 + int(value.nanos / 1000)
     return max(-_LIMIT - 1, min(_LIMIT, found))
 
 
 def _since_epoch(value: datetime) -> int:
     return ((value if value.tzinfo else value.replace(tzinfo=timezone.utc)) - _EPOCH) // _MICRO
-
-
-def _length(value: timedelta) -> int:
-    return value // _MICRO
 
 
 def _set_time(descriptor: Any, micros: int) -> Any:

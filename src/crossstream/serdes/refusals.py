@@ -38,6 +38,11 @@ def show(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
+def below(path: str, name: str) -> str:
+    """The path to a field, for a message."""
+    return f"{path}.{name}" if path else name
+
+
 def _of_value(code: str, serde: str, value: object, what: str, next: str) -> SerdeError:
     where = {"serde": serde, "type": type(value).__name__}
     return SerdeError(f"{what}: {show(value)}", code=code, where=where, next=next)

@@ -1,8 +1,7 @@
-"""A schema registry: its client, schemas by id, ids of schemas, subjects, and the frame in front of each payload.
+"""A schema registry: its client, schemas by id, ids of schemas, and subjects.
 
-The frame has 5 bytes: 0, and the id of the writer's schema, big-endian. The client is that of `confluent_kafka`; it is
-made in each process when it is first needed. Schemas that a process has seen are kept, so that known ids need no
-registry.
+The client is that of `confluent_kafka`; it is made in each process when it is first needed. Schemas that a process has
+seen are kept, so that known ids need no registry.
 """
 
 from __future__ import annotations
@@ -16,55 +15,19 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, type_and_text
-from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Serde
+from crossstream.serdes import refusals
 
-T = TypeVar("T")
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 Strategy = Literal["topic", "record", "topic-record"]
-STRATEGIES = ("topic", "record", "topic-record")
-
-INTERNAL_ID = 0
-"""The id in frames that do not leave the application: payload of the declared schema. A registry gives no id 0.
-
-Keys are written so, for one schema may have several ids, and equal keys need equal bytes.
-"""
+STRATEGIES = get_args(Strategy)
+SCHEMES = ("http://", "https://", "mock://")
 
 UNKNOWN_FOR = 10.0
 """Seconds for which an id that the registry does not know is not asked for again."""
-
-
-@runtime_checkable
-class ForTopic(Protocol):
-    """A serde that needs to know its topic, for the subject of its schema. The builder asks for the bound serde.
-
-    Without a topic (in stores, between partitions) such a serde writes `INTERNAL_ID`.
-    """
-
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """The serde for records that a source reads. None: a pattern of topics."""
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """The serde for records that leave the application. None: a function names the topic."""
-
-
-def read_from(serde: Serde, topic: str | None, is_key: bool) -> Serde:
-    """As `ForTopic.read_from`, for any serde."""
-    return serde.read_from(topic, is_key) if isinstance(serde, ForTopic) else serde
-
-
-def written_to(serde: Serde, topic: str | None, is_key: bool) -> Serde:
-    """As `ForTopic.written_to`, for any serde."""
-    return serde.written_to(topic, is_key) if isinstance(serde, ForTopic) else serde
 
 
 def subject_name(strategy: Strategy, topic: str | None, is_key: bool, record_name: str | None) -> str:
@@ -120,7 +83,7 @@ class RegistrySettings:
         else:
             raise _unusable(f"{refusals.show(registry)} is not a schema registry")
         url = values.get("url")
-        if not isinstance(url, str) or not url.startswith(("http://", "https://", "mock://")):
+        if not isinstance(url, str) or not url.startswith(SCHEMES):
             raise _unusable(f"{refusals.show(url)} is not the URL of a schema registry")
         patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience")
         settings = cls._made(values, patience)
@@ -130,7 +93,7 @@ class RegistrySettings:
     @classmethod
     def at(cls, url: str) -> RegistrySettings:
         """A registry that is asked only where a record needs it. Raises ValueError for what is no URL of one."""
-        if not url.startswith(("http://", "https://", "mock://")):
+        if not url.startswith(SCHEMES):
             raise ValueError(f"{url!r} is not the URL of a schema registry")
         return cls._made({"url": url}, to_milliseconds("30 seconds", "patience"))
 
@@ -189,35 +152,6 @@ class Registered(NamedTuple):
     version: int | None = None
 
 
-def schema_of(settings: RegistrySettings, id: int, form: str | None = None) -> Registered:
-    """The schema of an id. ``form``: that of the text, "serialized" for Protobuf.
-
-    Raises `SerdeError`: CS-402 for an id that the registry does not know, CS-420 if it does not answer within patience.
-    """
-    return connection(settings).schema_of(id, form)
-
-
-def register(
-    settings: RegistrySettings,
-    subject: str,
-    kind: Kind,
-    text: str,
-    references: Sequence[Reference | tuple[str, str]] = (),
-    auto_register: bool = True,
-) -> int:
-    """The id of a schema under a subject; it is registered, or with ``auto_register=False`` looked up.
-
-    Raises `SerdeError`: CS-421 if the registry refuses it, or it is not there; CS-420 if the registry does not answer.
-    """
-    given = tuple(Reference(*reference) for reference in references)
-    return connection(settings).register(subject, kind, text, given, auto_register)
-
-
-def latest(settings: RegistrySettings, subject: str, version: int | None = None) -> Registered:
-    """The newest schema of a subject, or that of a version. Raises `SerdeError`: CS-421, CS-420."""
-    return connection(settings).version_of(subject, version)
-
-
 def connection(settings: RegistrySettings, client: Any = None) -> Connection:
     """The connection of this process. ``client``: use this client from now on."""
     found = _connection(settings, os.getpid())
@@ -256,93 +190,90 @@ class Connection:
         self._unknown: dict[int, float] = {}
         self._ids: dict[tuple[Any, ...], int] = {}
 
-    def schema_of(self, id: int, form: str | None) -> Registered:
+    def schema_of(self, id: int, form: str | None = None) -> Registered:
+        """The schema of an id. ``form``: that of the text, "serialized" for Protobuf.
+
+        Raises `SerdeError`: CS-402 for an id that the registry does not know, CS-420 if it does not answer in time.
+        """
         known = self._schemas.get(id)
         if known is not None:
             return known
         with self._lock:
             if self._unknown.get(id, 0.0) > time.monotonic():
                 raise _unknown_id(self._settings, id)
+            asked = f"schema id {id}"
             try:
-                schema = self._ask(
-                    f"schema id {id}",
-                    lambda: self.client.get_schema(id, fmt=form) if form else self.client.get_schema(id),
-                )
+                schema = self._ask(asked, self.client.get_schema, id, **({"fmt": form} if form else {}))
                 found = self._registered(id, schema, None, form)
             except _Refused as refused:
                 if refused.status != 404:
-                    raise _no_access(self._settings, f"schema id {id}", refused) from refused.__cause__
+                    raise _no_access(self._settings, asked, refused) from refused.__cause__
                 self._unknown[id] = time.monotonic() + UNKNOWN_FOR
                 raise _unknown_id(self._settings, id) from refused.__cause__
             self._schemas[id] = found
             return found
 
     def register(
-        self, subject: str, kind: Kind, text: str, references: tuple[Reference, ...], auto_register: bool
+        self,
+        subject: str,
+        kind: Kind,
+        text: str,
+        references: Sequence[Reference | tuple[str, str]] = (),
+        auto_register: bool = True,
     ) -> int:
-        key = subject, kind, text, references, auto_register
+        """The id of a schema under a subject; it is registered, or with ``auto_register=False`` looked up.
+
+        Raises `SerdeError`: CS-421 if the registry refuses it, or it is not there; CS-420 if the registry does not
+        answer.
+        """
+        others = tuple(Reference(*reference) for reference in references)
+        key = subject, kind, text, others, auto_register
         known = self._ids.get(key)
         if known is not None:
             return known
         with self._lock:
-            schema = self._schema(kind, text, references, auto_register)
-            try:
-                found = self._put(subject, schema, auto_register)
-            except _Refused as refused:
-                raise _not_registered(
-                    self._settings, subject, kind, refused, auto_register
-                ) from refused.__cause__
+            found = self._put(subject, self._schema(kind, text, others, auto_register), auto_register)
             self._ids[key] = found
-            self._schemas.setdefault(found, Registered(found, kind, text, _flat(references)))
+            self._schemas.setdefault(found, Registered(found, kind, text, _flat(others)))
             return found
 
-    def version_of(self, subject: str, version: int | None) -> Registered:
-        def ask() -> Any:
-            if version is None:
-                return self.client.get_latest_version(subject)
-            return self.client.get_version(subject, version)
-
+    def latest(self, subject: str, version: int | None = None) -> Registered:
+        """The newest schema of a subject, or that of a version. Raises `SerdeError`: CS-421, CS-420."""
+        asked = f"subject {subject}"
         with self._lock:
             try:
-                found = self._ask(f"subject {subject}", ask)
+                if version is None:
+                    found = self._ask(asked, self.client.get_latest_version, subject)
+                else:
+                    found = self._ask(asked, self.client.get_version, subject, version)
                 return self._registered(found.schema_id, found.schema, found.version, None)
             except _Refused as refused:
                 if refused.status != 404:
-                    raise _no_access(self._settings, f"subject {subject}", refused) from refused.__cause__
+                    raise _no_access(self._settings, asked, refused) from refused.__cause__
                 raise _no_version(self._settings, subject, version, refused) from refused.__cause__
 
-    def _schema(self, kind: Kind, text: str, references: tuple[Reference, ...], auto_register: bool) -> Any:
+    def _schema(self, kind: Kind, text: str, references: Sequence[Reference], auto_register: bool) -> Any:
         """A schema of the client, after those that it refers to are registered."""
         library = _library()
         found = []
         for name, inner, others in references:
             schema = self._schema(kind, inner, others, auto_register)
-            try:
-                self._put(name, schema, auto_register)
-                there = self._ask(f"subject {name}", lambda s=schema, n=name: self.client.lookup_schema(n, s))  # type: ignore[misc]
-            except _Refused as refused:
-                raise _not_registered(
-                    self._settings, name, kind, refused, auto_register
-                ) from refused.__cause__
+            self._put(name, schema, auto_register)
+            there = self._ask(f"subject {name}", self.client.lookup_schema, name, schema)
             found.append(library.SchemaReference(name, name, there.version))
         return library.Schema(text, kind, found)
 
     def _put(self, subject: str, schema: Any, auto_register: bool) -> int:
-        if auto_register:
-            return self._put_new(subject, schema)
-        return int(
-            self._ask(f"subject {subject}", lambda: self.client.lookup_schema(subject, schema)).schema_id
-        )
-
-    def _put_new(self, subject: str, schema: Any, tries: int = 5) -> int:
-        """Registers a schema, again if another process created the subject in this moment: Apicurio refuses one."""
+        asked = f"subject {subject}"
         try:
-            return int(self._ask(f"subject {subject}", lambda: self.client.register_schema(subject, schema)))
+            if auto_register:
+                return int(self._ask(asked, self.client.register_schema, subject, schema))
+            return int(self._ask(asked, self.client.lookup_schema, subject, schema).schema_id)
         except _Refused as refused:
-            if refused.status != 409 or "already exists" not in refused.message or tries == 1:
-                raise
-        time.sleep(0.1)
-        return self._put_new(subject, schema, tries - 1)
+            kind = schema.schema_type
+            raise _not_registered(
+                self._settings, subject, kind, refused, auto_register
+            ) from refused.__cause__
 
     def _registered(self, id: int, schema: Any, version: int | None, form: str | None) -> Registered:
         references: dict[str, str] = {}
@@ -353,20 +284,18 @@ class Connection:
     def _add_references(self, schema: Any, found: dict[str, str], form: str | None) -> None:
         for one in schema.references or ():
             if one.name not in found:
-                there = self._ask(
-                    f"subject {one.subject}",
-                    lambda r=one: self.client.get_version(r.subject, r.version, deleted=True, fmt=form),  # type: ignore[misc]
-                )
+                get, asked = self.client.get_version, f"subject {one.subject}"
+                there = self._ask(asked, get, one.subject, one.version, deleted=True, fmt=form)
                 self._add_references(there.schema, found, form)
                 found[one.name] = there.schema.schema_str
 
-    def _ask(self, what: str, call: Callable[[], T]) -> T:
+    def _ask(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """The answer. Waits for a registry that is away; raises `_Refused` for an answer that is a refusal."""
         until = time.monotonic() + self._settings.patience / 1000
         pause = 0.1
         while True:
             try:
-                return call()
+                return call(*arguments, **options)
             except Exception as error:
                 status = getattr(error, "http_status_code", None)
                 message = str(getattr(error, "error_message", error))
@@ -458,7 +387,7 @@ def _not_registered(
     settings: RegistrySettings, subject: str, kind: Kind, refused: _Refused, auto_register: bool
 ) -> SerdeError:
     where = {"registry": settings.url, "subject": subject}
-    if refused.status in (401, 403) or refused.status not in (404, 409, 422):
+    if refused.status not in (404, 409, 422):
         return _no_access(settings, f"subject {subject}", refused)
     if refused.status == 404 and not auto_register:
         what = f"this {kind} schema is not registered under subject {subject}"
@@ -477,134 +406,3 @@ def _not_registered(
 
 def _short(text: str) -> str:
     return text if len(text) <= 400 else text[:400] + "…"
-
-
-# Frames
-
-FRAME = 5
-
-
-class Frames(NamedTuple):
-    """The parts of frames. ``ids``: -1 for nulls and bad rows, whose payload is null. ``bad``: reasons, by row."""
-
-    ids: npt.NDArray[np.int32]
-    payload: pa.LargeBinaryArray
-    bad: dict[int, str]
-
-
-def split_frames(data: pa.LargeBinaryArray) -> Frames:
-    """Ids and payloads. Bad rows do not disturb others.
-
-    >>> frames = split_frames(pa.array([b"\\0\\0\\0\\0\\7{}", None, b"{}"], pa.large_binary()))
-    >>> frames.ids.tolist(), frames.payload.to_pylist()
-    ([7, -1, -1], [b'{}', None, None])
-    >>> frames.bad
-    {2: "no frame of a schema registry: the first byte is b'{', not 0"}
-    """
-    positions, rows, there = arrays.offsets(data), arrays.content(data), arrays.validity(data)
-    ids = np.full(len(data), -1, np.int32)
-    if not len(data):
-        return Frames(ids, data, {})
-    sizes, begin = np.diff(positions), positions[:-1]
-    long = sizes >= FRAME if there is None else there & (sizes >= FRAME)
-    magic = np.zeros(len(data), np.bool_)
-    magic[long] = rows[begin[long]] == 0
-    heads = rows[begin[magic][:, None] + np.arange(1, FRAME)]
-    ids[magic] = np.ascontiguousarray(heads).view(">i4").ravel()
-    good = magic & (ids >= 0)
-    ids[~good] = -1
-    wrong = np.flatnonzero(~good if there is None else there & ~good).tolist()
-    bad = {row: _frame_fault(data[row].as_py()) for row in wrong}
-    payload = without_heads(data, good, FRAME)
-    return Frames(ids, payload, bad)
-
-
-def only_id(data: pa.LargeBinaryArray) -> int | None:
-    """The id in all frames, if there is one: then payloads are read where they are. None: look at each frame."""
-    positions = arrays.offsets(data)
-    if not len(data) or data.null_count or int(np.diff(positions).min()) < FRAME:
-        return None
-    heads = arrays.content(data)[positions[:-1, None] + np.arange(FRAME)]
-    if heads[0, 0] != 0 or heads[0, 1] >= 0x80 or (heads != heads[0]).any():
-        return None
-    return int.from_bytes(heads[0, 1:].tobytes(), "big")
-
-
-def without_heads(data: pa.LargeBinaryArray, good: arrays.Mask, width: int) -> pa.LargeBinaryArray:
-    """The rows that are good, without their first ``width`` bytes; the others are null."""
-    positions = arrays.offsets(data)
-    halves = np.empty(2 * len(data) + 1, np.int64)  # head, payload, head, payload, …
-    halves[0::2] = positions
-    halves[1::2] = np.minimum(positions[:-1] + width, positions[1:])
-    valid = None if good.all() else np.repeat(good, 2)
-    payloads = pa.array(np.arange(1, 2 * len(data), 2))
-    return arrays.binary_array(halves, arrays.content(data), valid).take(payloads)
-
-
-def _frame_fault(row: bytes) -> str:
-    if row[:1] not in (b"", b"\0"):
-        hint = "; its schema id is in the headers" if row[:1] == b"\1" else ""
-        return f"no frame of a schema registry: the first byte is {row[:1]!r}, not 0{hint}"
-    if len(row) < FRAME:
-        return f"no frame of a schema registry, which has {FRAME} bytes: there are {len(row)}"
-    return "the schema id in the frame is negative"
-
-
-def put_frames(
-    ids: int | npt.NDArray[np.int32], payload: pa.LargeBinaryArray, after: bytes = b""
-) -> pa.LargeBinaryArray:
-    """Payloads behind frames; nulls stay nulls. ``ids``: of each row, or one for all. ``after``: goes behind the id.
-
-    >>> put_frames(7, pa.array([b"{}", None], pa.large_binary())).to_pylist()
-    [b'\\x00\\x00\\x00\\x00\\x07{}', None]
-    """
-    if isinstance(ids, int):
-        head: Any = pa.scalar(b"\0" + ids.to_bytes(4, "big") + after, arrays.LARGE_BINARY)
-    else:
-        each = np.zeros((len(ids), FRAME + len(after)), np.uint8)
-        each[:, 1:FRAME] = ids.astype(">i4").view(np.uint8).reshape(-1, 4)
-        each[:, FRAME:] = np.frombuffer(after, np.uint8)
-        head = arrays.from_fixed_rows(each.ravel(), FRAME + len(after), None)
-    return pc.binary_join_element_wise(head, payload, pa.scalar(b"", arrays.LARGE_BINARY))
-
-
-def frame_hint(row: bytes | None) -> str:
-    """What to add to the reason why another serde cannot read a row, if it looks like a frame."""
-    if (
-        row is None
-        or len(row) < FRAME
-        or row[0] != 0
-        or not 0 < (id := int.from_bytes(row[1:FRAME], "big")) < 2**31
-    ):
-        return ""
-    return (
-        f"; this looks like the frame of a schema registry (schema id {id}): use serdes.confluent_avro(…), "
-        "serdes.confluent_json(…) or serdes.confluent_protobuf(…)"
-    )
-
-
-def check_ids(
-    settings: RegistrySettings, ids: npt.NDArray[np.int32], kind: Kind, form: str | None = None
-) -> tuple[dict[int, Registered], dict[int, str]]:
-    """The schemas of these ids, and why others cannot be read: unknown, or of another format. Nulls (-1) and
-    `INTERNAL_ID` are passed over."""
-    found: dict[int, Registered] = {}
-    bad: dict[int, str] = {}
-    for id in np.unique(ids).tolist():
-        if id in (-1, INTERNAL_ID):
-            continue
-        try:
-            schema = schema_of(settings, id, form)
-        except SerdeError as error:
-            if error.code != refusals.UNDECODABLE:
-                raise
-            bad[id] = error.what
-            continue
-        if schema.kind == kind:
-            found[id] = schema
-        else:
-            name = {"AVRO": "confluent_avro", "JSON": "confluent_json", "PROTOBUF": "confluent_protobuf"}
-            bad[id] = (
-                f"schema id {id} is {schema.kind}, not {kind}: use serdes.{name.get(schema.kind, '…')}(…)"
-            )
-    return found, bad

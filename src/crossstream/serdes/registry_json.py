@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -14,29 +14,12 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import refusals
 from crossstream.serdes.json_plain import SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson, json
-from crossstream.serdes.registry import (
-    INTERNAL_ID,
-    RegistrySettings,
-    Strategy,
-    check_ids,
-    latest,
-    put_frames,
-    register,
-    split_frames,
-    subject_name,
-)
-from crossstream.serdes.serde import (
-    NO_READER,
-    Checking,
-    Passing,
-    Readers,
-    Serde,
-    SomeColumns,
-    key_fault,
-)
+from crossstream.serdes.registry import Kind, RegistrySettings, Strategy
+from crossstream.serdes.registry_serde import RegistrySerde
+from crossstream.serdes.serde import NO_READER, Checking, Passing, Readers, Serde, SomeColumns, key_fault
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -84,20 +67,15 @@ def confluent_json(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfluentJson:
-    """See `confluent_json`. ``target``: the subject that it writes for; None: inside the application."""
+class ConfluentJson(RegistrySerde):
+    """See `confluent_json`."""
 
-    registry: RegistrySettings
+    kind: ClassVar[Kind] = "JSON"
+
     inner: Serde
     schema: str | None
     references: tuple[tuple[str, str], ...] = ()
-    subject: str | None = field(default=None, compare=False)
-    strategy: Strategy = field(default="topic", compare=False)
-    auto_register: bool = field(default=True, compare=False)
     validate: bool = False
-    target: str | None = None
-
-    varied: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -109,37 +87,23 @@ class ConfluentJson:
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
         return self.inner.some_columns if isinstance(self.inner, SomeColumns) else self.inner.dtype
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the JSON."""
         return key_fault(self.inner)
 
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from`: any schema of JSON is read, whatever its subject."""
-        return self
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to`."""
-        title = None if self.schema is None else _title(self.schema)
-        return replace(self, target=self.subject or subject_name(self.strategy, topic, is_key, title))
-
-    def serialize(self, value: Any) -> bytes | None:
-        data: bytes | None = self.encode_objects([value])[0].as_py()
-        return data
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return self.decode_objects(arrays.binary_rows([data]))[0]
+    @property
+    def record_name(self) -> str | None:
+        return None if self.schema is None else _title(self.schema)
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         with self._named():
-            return self._framed(self.inner.encode_objects(values))
+            return self._framed(self._checked(self.inner.encode_objects(values)))
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         with self._named():
-            return self._framed(self.inner.encode_series(values))
+            return self._framed(self._checked(self.inner.encode_series(values)))
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         with self._named():
@@ -152,7 +116,6 @@ class ConfluentJson:
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """As `Checking.decode_checked`."""
         with self._named():
             payload = self._payload(data)
             if isinstance(self.inner, Checking):
@@ -160,7 +123,6 @@ class ConfluentJson:
             return self.inner.decode_series(payload, fields)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        """As `Passing.nulls`."""
         with self._named():
             assert isinstance(self.inner, Passing)
             return self.inner.nulls(self._payload(data))
@@ -175,36 +137,14 @@ class ConfluentJson:
                 error.where["serde"] = self.name
             raise
 
-    def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        if payload.null_count == len(payload):
-            return payload
-        if self.validate and self.schema is not None:
-            self._check_written(payload)
-        return put_frames(self._id(), payload)
-
-    def _id(self) -> int:
-        if self.target is None:
-            return INTERNAL_ID
-        if self.schema is not None:
-            return register(
-                self.registry, self.target, "JSON", self.schema, self.references, self.auto_register
-            )
-        found = latest(self.registry, self.target)
-        if found.kind != "JSON":
-            raise SerdeError(
-                f"the newest schema of subject {self.target} is {found.kind}, not JSON",
-                code=refusals.REFUSED_SCHEMA,
-                where={"serde": self.name, "registry": self.registry.url},
-                next="use the serde of that format, or another subject",
-            )
-        return found.id
+    def _id_for(self, subject: str) -> int:
+        if self.schema is None:
+            return self._newest(subject).id
+        return self._registered(subject, self.schema, self.references)
 
     def _payload(self, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         """The JSON behind the frames. Raises `UndecodableRows`."""
-        ids, payload, bad = split_frames(data)
-        schemas, unknown = check_ids(self.registry, ids, "JSON")
-        for id, reason in unknown.items():
-            bad.update(dict.fromkeys(np.flatnonzero(ids == id).tolist(), reason))
+        (ids, payload, bad), schemas = self._unframed(data)
         if self.validate:
             for id, schema in schemas.items():
                 rows = np.flatnonzero(ids == id)
@@ -214,12 +154,15 @@ class ConfluentJson:
             raise refusals.undecodable_rows(self.name, bad)
         return payload
 
-    def _check_written(self, payload: pa.LargeBinaryArray) -> None:
-        assert self.schema is not None
+    def _checked(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        """The payload; with ``validate`` the declared schema takes all of it."""
+        if not self.validate or self.schema is None:
+            return payload
         for row, reason in faults(self.schema, self.references, payload):
             text = payload[row].as_py()
             next = "return what the schema asks for, or change the schema"
             raise refusals.no_bytes_for(self.name, msgspec.json.decode(text), reason, next)
+        return payload
 
 
 def faults(

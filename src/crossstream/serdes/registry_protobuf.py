@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import importlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -14,8 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.errors import ConfigError, SerdeError
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.avro_rows import number_at, varint
+from crossstream.serdes.json_shapes import instance_of
 from crossstream.serdes.protobuf_columns import (
     WRAPPERS,
     Fields,
@@ -28,19 +29,10 @@ from crossstream.serdes.protobuf_columns import (
     write_columns,
     writes_alike,
 )
-from crossstream.serdes.registry import (
-    INTERNAL_ID,
-    Reference,
-    RegistrySettings,
-    Strategy,
-    check_ids,
-    put_frames,
-    register,
-    split_frames,
-    subject_name,
-    without_heads,
-)
+from crossstream.serdes.registry import Kind, Reference, RegistrySettings, Strategy
+from crossstream.serdes.registry_serde import RegistrySerde
 from crossstream.serdes.serde import Serde
+from crossstream.serdes.shipping import Shipped, received, shipped
 
 _ROWS = 2**30
 """Bytes of messages that `ptars` reads at once: it has 32-bit offsets."""
@@ -85,17 +77,12 @@ def confluent_protobuf(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfluentProtobuf:
-    """See `confluent_protobuf`. ``target``: the subject that it writes for; None: inside the application."""
+class ConfluentProtobuf(RegistrySerde):
+    """See `confluent_protobuf`."""
+
+    kind: ClassVar[Kind] = "PROTOBUF"
 
     message: Any
-    registry: RegistrySettings
-    subject: str | None = field(default=None, compare=False)
-    strategy: Strategy = field(default="topic", compare=False)
-    auto_register: bool = field(default=True, compare=False)
-    target: str | None = None
-
-    varied: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "message"}
@@ -112,12 +99,10 @@ class ConfluentProtobuf:
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        """As `SomeColumns.some_columns`."""
         return self._fields().dtype
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """As `key_fault`."""
         name = ambiguous(self.message.DESCRIPTOR, ())
         return (
             None
@@ -125,24 +110,13 @@ class ConfluentProtobuf:
             else f"the field {name} is a map or a wrapper, which may be written in two ways"
         )
 
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from`: any schema of this message is read, whatever its subject."""
-        return self
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to`."""
-        record = self.message.DESCRIPTOR.full_name
-        return replace(self, target=self.subject or subject_name(self.strategy, topic, is_key, record))
-
-    def serialize(self, value: Any) -> bytes | None:
-        data: bytes | None = self.encode_objects([value])[0].as_py()
-        return data
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return self.decode_objects(arrays.binary_rows([data]))[0]
+    @property
+    def record_name(self) -> str | None:
+        name: str = self.message.DESCRIPTOR.full_name
+        return name
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return self._framed(arrays.binary_rows([self._bytes(value) for value in values]))
+        return self._written(arrays.binary_rows([self._bytes(value) for value in values]))
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return self._messages(self._payload(data))
@@ -156,7 +130,7 @@ class ConfluentProtobuf:
         known = columnar(self.message)
         if known is not None and known.canonical and writes_alike(dense, self.message.DESCRIPTOR):
             try:
-                return self._framed(_spread(write_columns(dense, known), there.to_numpy()))
+                return self._written(arrays.with_nulls(write_columns(dense, known), there.to_numpy()))
             except ValueError:
                 pass  # a null key of a map, for instance: the slow way says where
         return self.encode_objects(fitted.to_list())
@@ -178,7 +152,7 @@ class ConfluentProtobuf:
                 read = None  # the slow way finds the rows
             if read:
                 series = pl.concat(read) if len(read) > 1 else read[0]
-                return series if there is None else _with_nulls(series, there)
+                return series if there is None else arrays.series_with_nulls(series, there)
         rows = [None if one is None else plain_of(one) for one in self._messages(payload)]
         return pl.Series("", pa.array(rows, arrow_type(made.dtype)))
 
@@ -213,21 +187,15 @@ class ConfluentProtobuf:
             raise refusals.undecodable_rows(self.name, bad)
         return found
 
-    def _framed(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        if payload.null_count == len(payload):
-            return payload
-        id = INTERNAL_ID
-        if self.target is not None:
-            text, references = schema_of_file(self.message.DESCRIPTOR.file)
-            id = register(self.registry, self.target, "PROTOBUF", text, references, self.auto_register)
-        return put_frames(id, payload, message_head(path_of(self.message.DESCRIPTOR)))
+    def _written(self, messages: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        return self._framed(messages, message_head(path_of(self.message.DESCRIPTOR)))
+
+    def _id_for(self, subject: str) -> int:
+        return self._registered(subject, *schema_of_file(self.message.DESCRIPTOR.file))
 
     def _payload(self, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         """The messages behind the frames. Raises `UndecodableRows`."""
-        ids, rest, bad = split_frames(data)
-        schemas, unknown = check_ids(self.registry, ids, "PROTOBUF", "serialized")
-        for id, reason in unknown.items():
-            bad.update(dict.fromkeys(np.flatnonzero(ids == id).tolist(), reason))
+        (ids, rest, bad), schemas = self._unframed(data, "serialized")
         own = path_of(self.message.DESCRIPTOR)
         head = message_head(own)
         there = arrays.validity(rest)
@@ -238,7 +206,7 @@ class ConfluentProtobuf:
             if name is not None and name != full_name:  # another file, or another order of its messages
                 mine &= ids != id
         others = np.flatnonzero(~mine if there is None else there & ~mine)
-        payload = without_heads(rest, mine if there is None else mine & there, len(head))
+        payload = arrays.without_first(rest, len(head), mine if there is None else mine & there)
         if not len(others):
             if bad:
                 raise refusals.undecodable_rows(self.name, bad)
@@ -264,15 +232,6 @@ class ConfluentProtobuf:
         return arrays.binary_rows([found.get(row, one) for row, one in enumerate(rows)])
 
 
-def _spread(dense: pa.LargeBinaryArray, there: arrays.Mask) -> pa.LargeBinaryArray:
-    return dense if there.all() else dense.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def _with_nulls(series: pl.Series, there: arrays.Mask) -> pl.Series:
-    rows = pl.Series(np.cumsum(there) - 1).cast(pl.Int64)
-    return series.gather(rows.set(~pl.Series(there), None))
-
-
 def _begins_with(data: pa.LargeBinaryArray, head: bytes) -> arrays.Mask:
     if not len(data):
         return np.zeros(0, np.bool_)
@@ -287,35 +246,27 @@ def _fitted(values: pl.Series, dtype: pl.DataType, serde: str, path: str) -> pl.
     """The column in the type of the message; fields that are missing are null. Raises CS-401."""
     if values.dtype == dtype:
         return values
+    if values.dtype == pl.Null:
+        return arrays.null_series(len(values), dtype)
     if isinstance(dtype, pl.Struct) and isinstance(values.dtype, pl.Struct):
-        given = {one.name for one in values.dtype.fields}
+        given = {part.name: part for part in values.struct.unnest().get_columns()}
         names = [one.name for one in dtype.fields]
-        if given - set(names):
-            raise refusals.unknown_fields(serde, given - set(names), names)
-        columns = [
-            _fitted(values.struct.field(one.name), one.dtype, serde, f"{path}.{one.name}".strip("."))  # type: ignore[arg-type]
-            if one.name in given
-            else pl.Series(one.name, [None], dtype=one.dtype).new_from_index(0, len(values))
+        if unknown := given.keys() - set(names):
+            raise refusals.unknown_fields(serde, unknown, names)
+        blank = arrays.null_series(len(values), pl.Null())
+        parts = {
+            one.name: _fitted(
+                given.get(one.name, blank), instance_of(one.dtype), serde, refusals.below(path, one.name)
+            )
             for one in dtype.fields
-        ]
-        struct = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
-        made = struct.to_struct(values.name)
-        if values.null_count():
-            made = pl.select(pl.when(values.is_not_null()).then(made)).to_series()
-        return made
+        }
+        return arrays.with_nulls_of(arrays.struct_of(parts, len(values)), values)
     if isinstance(dtype, pl.List) and isinstance(values.dtype, pl.List):
-        inner = _fitted(values.drop_nulls().explode(), dtype.inner, serde, path)  # type: ignore[arg-type]
-        if inner.dtype == dtype.inner and not isinstance(dtype.inner, pl.Struct):
-            return values.cast(dtype)
-        array = values.to_arrow(compat_level=pl.CompatLevel.oldest())
-        items = _fitted(arrays.series_of(array.values), dtype.inner, serde, path)  # type: ignore[arg-type]
-        lists = pa.LargeListArray.from_arrays(
-            array.offsets, items.to_arrow(compat_level=pl.CompatLevel.oldest()), mask=array.is_null()
-        )
-        return arrays.series_of(lists)
+        inner = instance_of(dtype.inner)
+        return arrays.items_changed(values, lambda items: _fitted(items, inner, serde, path))
     numbers = values.dtype.is_numeric() and dtype.is_numeric()
     times = values.dtype.is_temporal() and type(values.dtype) is type(dtype)
-    if not (numbers or times or values.dtype == pl.Null or values.dtype in (pl.Categorical, pl.Enum)):
+    if not (numbers or times or values.dtype in (pl.Categorical, pl.Enum)):
         raise refusals.wrong_column(serde, values.dtype, str(dtype), "cast it, or choose another field", path)
     try:
         return values.cast(dtype)
@@ -343,16 +294,7 @@ def message_head(path: tuple[int, ...]) -> bytes:
     >>> message_head((0,)), message_head((1, 0))
     (b'\\x00', b'\\x04\\x02\\x00')
     """
-    if path == (0,):
-        return b"\0"
-    made = bytearray()
-    for number in (len(path), *path):
-        rest = number << 1
-        while rest > 0x7F:
-            made.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        made.append(rest)
-    return bytes(made)
+    return b"\0" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
 
 def read_head(data: bytes) -> tuple[tuple[int, ...], int]:
@@ -361,28 +303,14 @@ def read_head(data: bytes) -> tuple[tuple[int, ...], int]:
     >>> read_head(b"\\4\\2\\0...")
     ((1, 0), 3)
     """
-    count, at = _varint(data, 0)
-    if count == 0:
-        return (0,), at
-    if not 0 < count <= 100:
-        raise ValueError(f"the frame has no valid message indexes: {count} of them")
-    found = []
-    for _ in range(count):
-        number, at = _varint(data, at)
-        found.append(number)
-    return tuple(found), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = 0
-    for shift in range(0, 35, 7):
-        if at >= len(data):
-            raise ValueError("the frame ends within its message indexes")
-        found |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return (found >> 1) ^ -(found & 1), at
-    raise ValueError("the frame has no valid message indexes")
+    count, at = number_at(data, 0, len(data))
+    path = [0] if count == 0 else []
+    for _ in range(count if count <= 100 else 0):
+        number, at = number_at(data, at, len(data))
+        path.append(number)
+    if not path or at > len(data):
+        raise ValueError("the frame has no valid message indexes")
+    return tuple(path), at
 
 
 def ambiguous(descriptor: Any, within: tuple[str, ...]) -> str | None:
@@ -427,55 +355,6 @@ def schema_of_file(file: Any) -> tuple[str, tuple[Reference, ...]]:
         if not one.name.startswith(known)
     )
     return base64.b64encode(file.serialized_pb).decode(), references
-
-
-# To workers
-
-Shipped = tuple[str, str, str, tuple[bytes, ...]]
-
-
-def shipped(message: Any) -> Shipped:
-    """A class of messages as data: its module and name, and the files that describe it."""
-    files: dict[str, bytes] = {}
-
-    def add(file: Any) -> None:
-        for one in file.dependencies:
-            add(one)
-        files.setdefault(file.name, file.serialized_pb)
-
-    add(message.DESCRIPTOR.file)
-    return message.__module__, message.__qualname__, message.DESCRIPTOR.full_name, tuple(files.values())
-
-
-@lru_cache(maxsize=512)
-def received(message: Shipped) -> Any:
-    """The class, from its module where there is one, else made of the files."""
-    module, name, full_name, files = message
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-        if found.DESCRIPTOR.full_name == full_name:
-            return found
-    except (ImportError, AttributeError):
-        pass
-    return message_class(full_name, files, shared=True)
-
-
-def message_class(full_name: str, files: Sequence[bytes], *, shared: bool = False) -> Any:
-    """The class of a message, made of the files that describe it. ``shared``: the one of the whole process."""
-    try:
-        from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ConfigError(
-            f"Protobuf is not installed here: {error}",
-            code="CS-201",
-            next='pip install "crossstream[protobuf]"',
-        ) from error
-    pool = descriptor_pool.Default() if shared else descriptor_pool.DescriptorPool()
-    for file in files:
-        pool.AddSerializedFile(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 
 
 def _from_pickle(message: Shipped, settings: Mapping[str, Any]) -> ConfluentProtobuf:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
-from crossstream.serdes import refusals
+from crossstream.serdes import arrays, refusals
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -197,6 +197,31 @@ class Serde(Protocol):
         """
 
 
+class ByColumns:
+    """Single values of serdes that work on many at once."""
+
+    __slots__ = ()
+
+    def serialize(self, value: Any) -> bytes | None:
+        data: bytes | None = self.encode_objects([value])[0].as_py()  # type: ignore[attr-defined]
+        return data
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]  # type: ignore[attr-defined]
+
+
+class OneByOne:
+    """Many values of serdes that work on single ones."""
+
+    __slots__ = ()
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows(list(map(self.serialize, values)))  # type: ignore[attr-defined]
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return list(map(self.deserialize, data.to_pylist()))  # type: ignore[attr-defined]
+
+
 @runtime_checkable
 class SomeColumns(Protocol):
     """A serde of a class that may have fields without a column form, which are for callables only."""
@@ -211,6 +236,30 @@ def columns_in(serde: Serde | None) -> pl.DataType | None:
     if serde is None or serde.dtype is not None:
         return None if serde is None else serde.dtype
     return serde.some_columns if isinstance(serde, SomeColumns) else None
+
+
+@runtime_checkable
+class ForTopic(Protocol):
+    """A serde that needs to know its topic, for the subject of its schema. The builder asks for the bound serde.
+
+    Without a topic (in stores, between partitions) such a serde writes `registry_serde.INTERNAL_ID`.
+    """
+
+    def read_from(self, topic: str | None, is_key: bool) -> Serde:
+        """The serde for records that a source reads. None: a pattern of topics."""
+
+    def written_to(self, topic: str | None, is_key: bool) -> Serde:
+        """The serde for records that leave the application. None: a function names the topic."""
+
+
+def read_from(serde: Serde, topic: str | None, is_key: bool) -> Serde:
+    """As `ForTopic.read_from`, for any serde."""
+    return serde.read_from(topic, is_key) if isinstance(serde, ForTopic) else serde
+
+
+def written_to(serde: Serde, topic: str | None, is_key: bool) -> Serde:
+    """As `ForTopic.written_to`, for any serde."""
+    return serde.written_to(topic, is_key) if isinstance(serde, ForTopic) else serde
 
 
 def find_invalid(

@@ -10,20 +10,25 @@ cloudpickle sends such classes (of the application's main file, of a notebook) a
 - annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
 - Polars 1.31 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
 
-`dumps` handles all of these. Plain `pickle.loads` reads what it writes.
+`dumps` handles all of these. Plain `pickle.loads` reads what it writes. Classes of Protobuf messages travel as data.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 import types
 import typing
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 import polars as pl
 from cloudpickle import cloudpickle
+
+from crossstream.errors import ConfigError
 
 _PROTOCOL = 5
 _CACHE = "__msgspec_cache__"
@@ -135,3 +140,52 @@ def _make_struct(
 def _post_init(self: Any) -> None:
     """msgspec looks for the method while it makes the class, when the real one is not there yet."""
     self._shipped_post_init()
+
+
+# Classes of Protobuf messages
+
+Shipped = tuple[str, str, str, tuple[bytes, ...]]
+
+
+def shipped(message: Any) -> Shipped:
+    """A class of messages as data: its module and name, and the files that describe it."""
+    files: dict[str, bytes] = {}
+
+    def add(file: Any) -> None:
+        for one in file.dependencies:
+            add(one)
+        files.setdefault(file.name, file.serialized_pb)
+
+    add(message.DESCRIPTOR.file)
+    return message.__module__, message.__qualname__, message.DESCRIPTOR.full_name, tuple(files.values())
+
+
+@lru_cache(maxsize=512)
+def received(message: Shipped) -> Any:
+    """The class, from its module where there is one, else made of the files."""
+    module, name, full_name, files = message
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        if found.DESCRIPTOR.full_name == full_name:
+            return found
+    except (ImportError, AttributeError):
+        pass
+    return message_class(full_name, files, shared=True)
+
+
+def message_class(full_name: str, files: Sequence[bytes], *, shared: bool = False) -> Any:
+    """The class of a message, made of the files that describe it. ``shared``: the one of the whole process."""
+    try:
+        from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ConfigError(
+            f"Protobuf is not installed here: {error}",
+            code="CS-201",
+            next='pip install "crossstream[protobuf]"',
+        ) from error
+    pool = descriptor_pool.Default() if shared else descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.AddSerializedFile(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))

@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.registry import read_from, written_to
-from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.keys import Composite
+from crossstream.serdes.serde import ByColumns, Serde
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
@@ -40,7 +40,7 @@ class Windowed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedSerde:
+class WindowedSerde(Composite, ByColumns):
     """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
 
     inner: Serde
@@ -60,25 +60,12 @@ class WindowedSerde:
         return None if inner is None else pl.Struct({"key": inner, "start": pl.Int64, "end": pl.Int64})
 
     @property
-    def varied(self) -> bool:
-        return is_varied(self.inner)
+    def inner_serdes(self) -> tuple[Serde, ...]:
+        return (self.inner,)
 
-    @property
-    def classes(self) -> tuple[type | Comparable, ...]:
-        return identity(self.inner)[1]
-
-    @property
-    def unfit_for_keys(self) -> str | None:
-        """As `key_fault` of the inner serde."""
-        return key_fault(self.inner)
-
-    def read_from(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.read_from` of the inner serde."""
-        return replace(self, inner=read_from(self.inner, topic, is_key))
-
-    def written_to(self, topic: str | None, is_key: bool) -> Serde:
-        """As `ForTopic.written_to` of the inner serde."""
-        return replace(self, inner=written_to(self.inner, topic, is_key))
+    def made_of(self, *inner: Serde) -> WindowedSerde:
+        (one,) = inner
+        return replace(self, inner=one)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -101,9 +88,6 @@ class WindowedSerde:
     def _end(self, start: int) -> int:
         assert self.size is not None
         return min(start + self.size, NO_END)
-
-    def deserialize(self, data: bytes | None) -> Any:
-        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         return arrays.binary_rows([self.serialize(value) for value in values])
@@ -129,34 +113,22 @@ class WindowedSerde:
             raise refusals.wrong_type(self.name, None, "windows with key, start and end", "set all three")
         starts, ends = (column.cast(pl.Int64).to_numpy() for column in (start, end))
         made = self.joined(self.inner.encode_series(key), starts, ends)
-        if there.all():
-            return made
-        return made.take(pa.array(np.cumsum(there.to_numpy()) - 1, mask=~there.to_numpy()))
+        return arrays.with_nulls(made, there.to_numpy())
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there = arrays.validity(data)
         keys, starts, ends = self.split(data if there is None else data.drop_null())
         inner = self.inner.decode_series(keys).alias("key")
         struct = pl.DataFrame([inner, pl.Series("start", starts), pl.Series("end", ends)]).to_struct("key")
-        if there is None:
-            return struct
-        rows = pl.Series(np.cumsum(there) - 1).cast(pl.Int64)
-        return struct.gather(rows.set(pl.Series(~there), None))
+        return struct if there is None else arrays.series_with_nulls(struct, there)
 
     def joined(self, keys: pa.LargeBinaryArray, starts: np.ndarray, ends: np.ndarray) -> pa.LargeBinaryArray:
         """Serialised keys of these windows. ``keys``: serialised inner keys, none of them null."""
         numbers = [starts] if self.size is not None else [ends, starts]
-        tail = np.column_stack(numbers).astype(">i8").view(np.uint8)
-        positions = arrays.offsets(keys)
-        lengths = np.diff(positions)
-        made = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(lengths + tail.shape[1], out=made[1:])
-        rows = np.empty(int(made[-1]), np.uint8)
-        is_tail = np.zeros(len(rows), bool)
-        is_tail[(made[1:, None] - tail.shape[1] + np.arange(tail.shape[1])).ravel()] = True
-        rows[is_tail] = tail.ravel()
-        rows[~is_tail] = arrays.content(keys)[int(positions[0]) : int(positions[-1])]
-        return arrays.binary_array(made, rows)
+        tails = np.column_stack(numbers).astype(">i8")
+        return arrays.joined(
+            keys, arrays.from_fixed_rows(tails.view(np.uint8).ravel(), 8 * len(numbers), None)
+        )
 
     def split(self, data: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
         """The inner keys, the starts and the ends of serialised keys, none of them null. Raises `SerdeError`."""
@@ -170,9 +142,9 @@ class WindowedSerde:
         numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)
         kept = np.ones(int(positions[-1] - positions[0]), bool)
         kept[places - positions[0]] = False
-        made = np.zeros(len(data) + 1, np.int64)
-        np.cumsum(lengths - width, out=made[1:])
-        keys = arrays.binary_array(made, rows[int(positions[0]) : int(positions[-1])][kept])
+        keys = arrays.binary_array(
+            arrays.ends_of(lengths - width), rows[int(positions[0]) : int(positions[-1])][kept]
+        )
         starts = numbers[:, -1]
         if self.size is None:
             return keys, starts, numbers[:, 0]

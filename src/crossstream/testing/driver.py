@@ -30,7 +30,7 @@ from crossstream.query.views import view_of
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
-from crossstream.serdes.registry import read_from, written_to
+from crossstream.serdes.serde import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version

@@ -10,7 +10,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.registry import RegistrySettings, register
+from crossstream.serdes.registry import RegistrySettings, connection
 from tests.serdes.avro.schemas import comparable, read, text
 from tests.serdes.avro.schemas import write as written
 from tests.serdes.avro.test_damaged import NESTED, ORDER, _basket, _damage, _order
@@ -35,7 +35,10 @@ def _check(schema: Any, older: Any, make: Any, rows: int, batches: int, seed: in
     """Half of the records are damaged, frames as well as payloads. Returns how many."""
     registry, rng = f"mock://{uuid4()}", random.Random(seed)
     settings = RegistrySettings.of(registry)
-    ids = {register(settings, f"of-{at}", "AVRO", text(one)): one for at, one in enumerate([schema, older])}
+    ids = {
+        connection(settings).register(f"of-{at}", "AVRO", text(one)): one
+        for at, one in enumerate([schema, older])
+    }
     builder = cs.StreamsBuilder()
     value = serdes.confluent_avro(registry, schema)
     source = builder.stream("orders", cs.Consumed(key=serdes.string(), value=value))

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
+from crossstream.serdes import avro_serde
 from crossstream.serdes.avro_objects import objects
 from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_schema import parse, schema_text
+from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import reader_of
+from crossstream.serdes.avro_types import schema_text
 from crossstream.serdes.serde import find_invalid
 from tests.laws.effort import law
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
@@ -188,3 +190,9 @@ def test_a_null_value_is_a_null() -> None:
     assert serde.deserialize(b"\x00") is None
     assert serde.decode_series(_rows([b"\x00", b"\x02\x0e", None])).to_list() == [None, 7, None]
     assert serde.dtype == pl.Int64
+
+
+def test_a_single_flat_record_is_written_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    monkeypatch.setattr(avro_serde, "written", None)
+    assert serdes.avro(order).serialize({"id": 7}) == b"\x0e"

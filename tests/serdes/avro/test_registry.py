@@ -15,8 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes.registry import read_from, written_to
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.serde import find_invalid, read_from, written_to
 
 CONTEXT = SerializationContext("orders", MessageField.VALUE)
 

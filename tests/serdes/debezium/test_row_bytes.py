@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.debezium.avro import AvroEvents
+from crossstream.serdes.debezium.avro import AvroEvents, cut_rows
 from crossstream.serdes.debezium.changes import Unwrapped, unwrap
-from crossstream.serdes.debezium.row_bytes import cut_rows
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.serde import decode_series, encode_series
 

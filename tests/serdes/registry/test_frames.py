@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossstream.serdes.registry import FRAME, Frames, put_frames, split_frames, without_heads
+from crossstream.serdes import arrays
+from crossstream.serdes.registry_serde import FRAME, Frames, put_frames, split_frames
 
 IDS = st.integers(0, 2**31 - 1)
 FRAMES = st.tuples(IDS, st.binary(max_size=20))
@@ -38,11 +39,11 @@ def facts(frames: Frames) -> list[tuple[int, bytes | None, bool]]:
 
 @given(ROWS, st.integers(0, 3))
 def test_what_is_joined_is_split(rows: list[tuple[int, bytes] | None], skipped: int) -> None:
-    ids = np.array([0 if row is None else row[0] for row in rows], np.int32)
-    payload = array([None if row is None else row[1] for row in rows], skipped)
-    frames = split_frames(put_frames(ids, payload))
+    payload = [None if row is None else row[1] for row in rows]
+    framed = [None if row is None else b"\0" + row[0].to_bytes(4, "big") + row[1] for row in rows]
+    frames = split_frames(array(framed, skipped))
     assert frames.bad == {}
-    assert frames.payload.to_pylist() == payload.to_pylist()
+    assert frames.payload.to_pylist() == payload
     assert frames.ids.tolist() == [-1 if row is None else row[0] for row in rows]
 
 
@@ -58,7 +59,7 @@ def test_one_id_for_all_rows(rows: list[tuple[int, bytes] | None], id: int, afte
     head = b"\0" + id.to_bytes(4, "big") + after
     assert framed.to_pylist() == [None if row is None else head + row for row in payload.to_pylist()]
     good = np.ones(len(payload), np.bool_) if not payload.null_count else payload.is_valid().to_numpy(False)
-    assert without_heads(framed, good, len(head)).to_pylist() == payload.to_pylist()
+    assert arrays.without_first(framed, len(head), good).to_pylist() == payload.to_pylist()
 
 
 @pytest.mark.parametrize(

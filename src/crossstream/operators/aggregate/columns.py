@@ -39,7 +39,7 @@ from crossstream.operators.aggregate.parts import (
 )
 from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.operators.table.kernel import Rows as TableRows
-from crossstream.serdes.json_columns import struct_of, with_nulls_of
+from crossstream.serdes import arrays
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 
@@ -93,7 +93,7 @@ class Parts:
         ]
         frame = pl.DataFrame(terms)
         columns = {name: as_plain(select(one, frame)) for name, one in self.aggregates.columns}
-        return struct_of({name: _finite(column) for name, column in columns.items()}, frame.height)
+        return arrays.struct_of({name: _finite(column) for name, column in columns.items()}, frame.height)
 
     def _term(self, term: Term, results: Mapping[PartKey, pl.Series]) -> pl.Series:
         if term.field is None:
@@ -181,7 +181,9 @@ class Columns:
         if mine.signs is not None:
             gone = results[ROWS] <= 0
             if gone.any():
-                value = with_nulls_of(value, pl.Series(pa.array(np.zeros(len(value)), mask=gone.to_numpy())))
+                value = arrays.with_nulls_of(
+                    value, pl.Series(pa.array(np.zeros(len(value)), mask=gone.to_numpy()))
+                )
         made = Values(SchemaJson(self.parts.aggregates.dtype), series=value)
         times = self._times(rows.take(at), mine, before, every)
         return Folded(

@@ -19,7 +19,6 @@ from crossstream.operators.aggregate.windows import MovingFold, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import struct_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 from crossstream.storage.sorted_run import places_of
@@ -317,7 +316,7 @@ class Packed:
 
     def _packed(self, state: Mapping[str, Column], rows: int) -> Values:
         return Values(
-            self.serde, series=struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
+            self.serde, series=arrays.struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
         )
 
     def _unpacked(self, values: Values) -> dict[str, Column]:

@@ -17,7 +17,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
 from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
 from crossstream.operators.aggregate.parts import Rows
-from crossstream.serdes.json_columns import struct_of
+from crossstream.serdes import arrays
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 from crossstream.storage.snapshot import Snapshot, groups_of
@@ -75,7 +75,7 @@ class GroupRows:
         ends = np.full(len(number), _NEVER)
         ends[order[follows]] = order[1:][follows[:-1]]
         arrived = places_of(np.lexsort((np.arange(len(number)), rows.minor, rows.major)), len(number))
-        values = struct_of({str(n): one for n, one in enumerate(fields)}, len(number))
+        values = arrays.struct_of({str(n): one for n, one in enumerate(fields)}, len(number))
         places = np.arange(len(number))
         arrival = arrival_numbers(arrived, self.batch).astype(np.int64)
         return Events(mine.group, places, keys, number, ends, mine.signs > 0, values, arrival)

@@ -110,8 +110,7 @@ class Reader:
         if settings.needs_rows:
             extra = {UNAVAILABLE: part.unavailable, POSITION: part.positions}
         if settings.truncate == "delete":
-            marks = np.zeros(len(part.records), bool) if part.truncates is None else part.truncates
-            extra[TRUNCATE] = marks.astype(np.uint8)
+            extra[TRUNCATE] = part.truncates.astype(np.uint8)
         return replace(
             taken,
             key=Values(self.node.key, wire=part.keys),

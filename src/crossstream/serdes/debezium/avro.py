@@ -6,29 +6,37 @@ passes over everything else.
 
 from __future__ import annotations
 
-import json
+import base64
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.serdes import arrays
 from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_schema import Node as AvroNode
-from crossstream.serdes.avro_schema import References, parse, record_of
-from crossstream.serdes.avro_single import Reader
+from crossstream.serdes.avro_schema import Node, References, nullable, parse, record_of, with_fields
+from crossstream.serdes.avro_single import Reader, limits
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
-from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
-from crossstream.serdes.debezium.places import as_numbers, flat_names
-from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
+from crossstream.serdes.debezium.events import (
+    Events,
+    Image,
+    Raw,
+    as_numbers,
+    flat_names,
+    no_event,
+    no_positions,
+    plain_ops,
+)
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.json_shapes import Field
-from crossstream.serdes.registry import FRAME, RegistrySettings, check_ids, only_id, split_frames
+from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import ConfluentAvro
+from crossstream.serdes.registry_serde import check_ids, framed_parts, split_frames
 
 LOGICAL = {
     "date": "io.debezium.time.Date",
@@ -68,13 +76,18 @@ class AvroEvents:
                 for name in ("before", "after")
             )
             ops = fields["op"].cast(pl.String).to_list()
-            return Events(ops, before, after, _numbers(places, path, len(column)), rows)
+            return Events(ops, before, after, _positions(places, path, len(column)), rows)
         rows = Columns(column, meaning, self.settings)
-        if not any(field.name in fields for field in self.settings.fields):
-            raise bad("the record is neither a change event nor a row: it has none of the declared fields")
+        names = [field.name for field in self.settings.fields]
+        if not fields.keys() & set(names):
+            raise no_event(names)
         found = [fields[name] for name in flat_names(path) if name in fields]
-        ops = _ops(fields, len(column))
-        return Events(ops, rows, rows, _numbers(found[0] if found else None, path, len(column)))
+        given, deleted = (
+            fields[name].cast(pl.String).to_list() if name in fields else None
+            for name in ("__op", "__deleted")
+        )
+        ops = plain_ops(len(column), given, deleted)
+        return Events(ops, rows, rows, _positions(found[0] if found else None, path, len(column)))
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
         column, reading = self._read(data, is_key=True)
@@ -102,14 +115,9 @@ class AvroEvents:
         self, data: pa.LargeBinaryArray, *, is_key: bool, needed: frozenset[str] | None = None
     ) -> tuple[pl.Series, _Reading]:
         """The columns of records that have one schema. ``needed``: of rows that can be cut out; None: all fields."""
-        one, payload, head = only_id(data), data, FRAME
-        if one is None:
-            frames = split_frames(data)
-            for row in frames.bad:
-                raise bad(frames.bad[row])
-            ids, payload, head = frames.ids, frames.payload, 0
-        else:
-            ids = np.array([one], np.int32)
+        (ids, payload, wrong), head = framed_parts(data)
+        for reason in wrong.values():
+            raise bad(reason)
         schemas, unknown = check_ids(_registry(self.settings), ids, "AVRO")
         if len(schemas) + len(unknown) > 1:
             raise bad("records with several schemas")
@@ -143,29 +151,27 @@ class _Reading(NamedTuple):
 def _reading(
     text: str, references: References, settings: Debezium, is_key: bool, needed: frozenset[str] | None
 ) -> _Reading:
-    writer = parse(
-        _without_logical(text), tuple((name, _without_logical(other)) for name, other in references)
-    )
-    names: dict[str, Logical] = {}
-    for _, other in references:
-        _meaning(json.loads(other), "", names)
-    meaning = _meaning(json.loads(text), "", names)
+    node = parse(text, references)
+    writer, meaning = _without_logical(node, {}), _meaning(node)
     wanted = {field.name for field in settings.fields}
     if is_key:
-        return _Reading(resolved(writer, _only(writer, set(settings.keys))), meaning)
+        return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
     fields = {one.name: one.node for one in writer.fields}
     if not {"op", "after"} <= fields.keys():
-        node = _only(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
+        node = with_fields(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
         return _Reading(resolved(writer, node), meaning)
-    inside = {"before": wanted, "after": wanted, "source": _in_source(settings)}
+    position = (settings.ordered_by or "").rpartition(".")[2]
+    inside = {"before": wanted, "after": wanted, "source": {position}}
     row, checked = record_of(fields["after"]), None
     if needed is not None and row is not None:
         checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
     if checked is None or needed is None:
-        node = _only(writer, set(ENVELOPE), inside)
+        node = with_fields(writer, set(ENVELOPE), inside)
         return _Reading(resolved(_without_texts(writer, set(ENVELOPE), inside), node), meaning)
     keys = set(settings.keys)
-    node = _only(writer, set(ENVELOPE), {**inside, "before": keys, "after": keys | needed | set(checked)})
+    node = with_fields(
+        writer, set(ENVELOPE), {**inside, "before": keys, "after": keys | needed | set(checked)}
+    )
     writer = _without_texts(writer, set(ENVELOPE), {**inside, "before": keys})
     reader = resolved(writer, node)
     _keep_whole(reader, [one.name for one in node.fields].index("after"))
@@ -183,42 +189,18 @@ def _keep_whole(events: Reader, after: int) -> None:
             one.whole = WHOLE
 
 
-def _without_logical(text: str) -> str:
-    """The schema with plain types only: what they mean is in `Logical`, as for records in JSON."""
-
-    def plain(part: Any) -> Any:
-        if isinstance(part, list):
-            return [plain(one) for one in part]
-        if isinstance(part, dict):
-            return {name: plain(one) for name, one in part.items() if name != "logicalType"}
-        return part
-
-    return json.dumps(plain(json.loads(text)))
-
-
-def _in_source(settings: Debezium) -> set[str]:
-    return {(settings.ordered_by or "").rpartition(".")[2]}
-
-
-def _only(
-    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
-) -> AvroNode:
-    """The type with only these fields; ``inside``: those of its records."""
-    if node.kind == "union":
-        return replace(node, parts=[_only(part, names, inside) for part in node.parts])
-    if node.kind != "record":
-        return node
-    fields = [
-        replace(one, node=_only(one.node, inside[one.name])) if inside and one.name in inside else one
-        for one in node.fields
-        if one.name in names
-    ]
-    return replace(node, fields=fields)
+def _without_logical(node: Node, known: dict[int, Node]) -> Node:
+    """The type with plain types only: what they mean is in `Logical`, as for records in JSON."""
+    if id(node) not in known:
+        made = known[id(node)] = replace(node, logical="")
+        made.parts = [_without_logical(part, known) for part in node.parts]
+        made.fields = [replace(one, node=_without_logical(one.node, known)) for one in node.fields]
+    return known[id(node)]
 
 
 def _without_texts(
-    node: AvroNode, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
-) -> AvroNode:
+    node: Node, names: Collection[str], inside: Mapping[str, Collection[str]] | None = None
+) -> Node:
     """The type with bytes for texts in fields that are passed over: they need no check."""
     if node.kind == "union":
         return replace(node, parts=[_without_texts(part, names, inside) for part in node.parts])
@@ -235,55 +217,32 @@ def _without_texts(
     return replace(node, fields=fields)
 
 
-def _as_bytes(node: AvroNode) -> AvroNode:
+def _as_bytes(node: Node) -> Node:
     if node.kind == "union":
         return replace(node, parts=[_as_bytes(part) for part in node.parts])
     return replace(node, kind="bytes") if node.kind == "string" else node
 
 
-def _meaning(schema: Any, space: str, names: dict[str, Logical]) -> Logical:
+def _meaning(node: Node, within: tuple[Node, ...] = ()) -> Logical:
     """What Kafka Connect wrote into a schema about the meaning of its columns."""
-    if isinstance(schema, str):
-        return names.get(
-            schema if "." in schema or not space else f"{space}.{schema}", names.get(schema, NO_SCHEMA)
-        )
-    if isinstance(schema, list):
-        found = [_meaning(part, space, names) for part in schema]
-        return next((one for one in found if one != NO_SCHEMA), NO_SCHEMA)
-    name, kind = schema.get("connect.name", LOGICAL.get(schema.get("logicalType"))), schema["type"]
-    scale = schema.get("connect.parameters", {}).get("scale", schema.get("scale"))
-    inner: dict[str, Logical] = {}
-    item = None
-    if kind in ("record", "enum", "fixed"):
-        own = schema["name"]
-        space = own.rpartition(".")[0] or schema.get("namespace", space)
-        inner.update({one["name"]: _meaning(one["type"], space, names) for one in schema.get("fields", ())})
-    elif kind == "array":
-        item = _meaning(schema["items"], space, names)
-    elif isinstance(kind, dict | list):
-        return _meaning(kind, space, names)
-    made = Logical(name, None if scale is None else int(scale), inner, item)
-    if "name" in schema:
-        own = schema["name"]
-        names[own if "." in own or not space else f"{space}.{own}"] = made
-    return made
+    if node in within:
+        return NO_SCHEMA
+    inside = (*within, node)
+    if node.kind == "union":
+        parts = [_meaning(part, inside) for part in node.parts]
+        return next((one for one in parts if one != NO_SCHEMA), NO_SCHEMA)
+    return Logical(
+        node.connect or LOGICAL.get(node.logical),
+        node.scale if node.logical == "decimal" else None,
+        {one.name: _meaning(one.node, inside) for one in node.fields},
+        _meaning(node.parts[0], inside) if node.kind == "array" else None,
+    )
 
 
 def _parts(column: pl.Series) -> dict[str, pl.Series]:
     if not isinstance(column.dtype, pl.Struct):
         raise bad("the record is no record of Avro")
     return {part.name: part for part in column.struct.unnest().get_columns()}
-
-
-def _ops(fields: Mapping[str, pl.Series], rows: int) -> list[str]:
-    """The operations of plain rows."""
-    ops = ["u"] * rows
-    if "__op" in fields:
-        ops = [op or "u" for op in fields["__op"].cast(pl.String).to_list()]
-    if "__deleted" in fields:
-        gone = fields["__deleted"].cast(pl.String).is_in(["true"]).fill_null(False).to_list()
-        ops = [DELETE if one else op for one, op in zip(gone, ops, strict=True)]
-    return ops
 
 
 def _place(fields: Mapping[str, pl.Series], path: str) -> pl.Series | None:
@@ -293,10 +252,8 @@ def _place(fields: Mapping[str, pl.Series], path: str) -> pl.Series | None:
     return fields.get(name)
 
 
-def _numbers(column: pl.Series | None, path: str | None, rows: int) -> np.ndarray | None:
-    if path is None:
-        return None
-    return as_numbers([None] * rows if column is None else column.to_list(), path)
+def _positions(column: pl.Series | None, path: str | None, rows: int) -> np.ndarray:
+    return no_positions(rows) if column is None or path is None else as_numbers(column.to_list(), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +271,71 @@ class Columns:
     def column(self, rows: np.ndarray, field: Field) -> Raw:
         assert self.column_ is not None
         if field.name not in self.column_.struct.fields:
-            return Raw(null_series(len(rows), pl.Null()), NO_SCHEMA, np.ones(len(rows), bool))
+            return Raw(arrays.null_series(len(rows), pl.Null()), NO_SCHEMA, np.ones(len(rows), bool))
         column = self.column_.struct.field(field.name)
         if len(rows) < len(column):
             column = column.gather(rows)
         return Raw(column, self.meaning.inner.get(field.name, NO_SCHEMA))
+
+
+# Rows whose bytes are those that the table stores: they are cut out of the event, not written again. That is so where
+# the schema of the connector's row and the one of the table have the same fields in the same order, and each pair of
+# types has the same bytes.
+
+WHOLE = "row bytes"
+"""The column with the bytes of a row; no field of Avro has a space in its name."""
+
+_SAME = ("boolean", "int", "long", "float", "double", "bytes", "string")
+_TIMES = ("timestamp-micros", "local-timestamp-micros")
+
+
+def checked_fields(row: Node, meaning: Logical, settings: Debezium) -> Mapping[str, str] | None:
+    """The fields whose values have to be looked at, as the table's type has narrower limits, with that type.
+
+    None: the bytes differ. ``row``: the connector's, with plain types; ``meaning``: what they mean.
+    """
+    serde = settings.stored
+    stored = record_of(serde.form.node) if isinstance(serde, ConfluentAvro) else None
+    if stored is None or [one.name for one in row.fields] != [one.name for one in stored.fields]:
+        return None
+    checked = {}
+    for one, other in zip(row.fields, stored.fields, strict=True):
+        logical = _shared(one.node, other.node, meaning.inner.get(one.name, NO_SCHEMA))
+        if logical is None:
+            return None
+        if logical:
+            checked[one.name] = logical
+    return checked
+
+
+def _shared(written: Node, stored: Node, meaning: Logical) -> str | None:
+    """The logical type of the table's field, or no text; None: the bytes differ."""
+    if "union" in (written.kind, stored.kind):
+        if written.kind != stored.kind or [part.kind == "null" for part in written.parts] != [
+            part.kind == "null" for part in stored.parts
+        ]:
+            return None
+        one, other = nullable(written), nullable(stored)
+        return None if one is None or other is None else _shared(one, other, meaning)
+    if stored.logical in _TIMES:
+        return stored.logical if written.kind == "long" and meaning.unit == "micros" else None
+    if stored.logical == "date":
+        return "date" if written.kind == "int" else None
+    if stored.logical or written.kind not in _SAME or (written.kind == "string" and meaning.name == DECIMAL):
+        return None
+    return "" if written.kind == stored.kind or (written.kind, stored.kind) == ("int", "long") else None
+
+
+def cut_rows(after: pl.Series, checked: Mapping[str, str], settings: Debezium) -> pa.LargeBinaryArray | None:
+    """The bytes of the rows; None: one of them leaves a value out, or has a time beyond the calendar."""
+    for name, logical in checked.items():
+        column, (low, high) = after.struct.field(name), limits(logical)
+        least, most = column.min(), column.max()
+        if least is not None and not low <= least <= most < high:  # type: ignore[operator]
+            return None
+    made = after.struct.field(WHOLE).to_arrow().cast(arrays.LARGE_BINARY)
+    if settings.unavailable and settings.unavailable_value:
+        mark, content = settings.unavailable_value.encode(), arrays.content(made).tobytes()
+        if mark in content or base64.b64encode(mark) in content:
+            return None
+    return made

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +17,7 @@ from crossstream.errors import SerdeError, type_and_text
 from crossstream.serdes import arrays
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.avro import AvroEvents
+from crossstream.serdes.debezium.columns import upserted
 from crossstream.serdes.debezium.convert import bad, convert
 from crossstream.serdes.debezium.envelopes import JsonEvents, Quick
 from crossstream.serdes.debezium.events import (
@@ -31,13 +29,12 @@ from crossstream.serdes.debezium.events import (
     Events,
     Format,
     Image,
-    Raw,
+    no_positions,
 )
-from crossstream.serdes.debezium.settings import Debezium, default_of, filler
-from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_rows import encode_rows
 from crossstream.serdes.json_shapes import Field, column
-from crossstream.serdes.registry import INTERNAL_ID, put_frames
+from crossstream.serdes.registry_serde import INTERNAL_ID, put_frames
 
 _OF_ROWS = ("CS-401", "CS-402", "CS-403")
 """The codes of errors about single records; others are about a type, or a registry that is away."""
@@ -50,7 +47,7 @@ class Part(NamedTuple):
     """Some changes. ``records``: the record of each; ``rows``: null for a delete.
 
     ``unavailable``: a bit for each of the fields that may be unavailable. ``positions``: places in the log.
-    ``truncates``: the rows that stand for all keys, whose own key is null; None: there are none.
+    ``truncates``: the rows that stand for all keys, whose own key is null.
     """
 
     records: np.ndarray
@@ -59,7 +56,7 @@ class Part(NamedTuple):
     columns: pl.Series
     unavailable: np.ndarray
     positions: np.ndarray
-    truncates: np.ndarray | None = None
+    truncates: np.ndarray
 
 
 @dataclass(slots=True)
@@ -154,7 +151,7 @@ def _tombstones(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Ma
     if not len(keyed):
         return (), dropped
     keys = _record_keys(reading, keyed)
-    return (_deletes(reading, keyed, keys, np.full(len(keyed), NO_POSITION)),), dropped
+    return (_deletes(reading, keyed, keys, no_positions(len(keyed))),), dropped
 
 
 def _events(reading: _Reading, rows: np.ndarray) -> tuple[Sequence[Part], Mapping[str, int]]:
@@ -207,7 +204,7 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
     kinds = set(quick.ops)
     if not kinds <= {*UPSERTS, DELETE}:
         return None
-    positions = np.full(len(rows), NO_POSITION) if quick.positions is None else quick.positions
+    positions = quick.positions
     put, objects = np.arange(len(rows)), quick.rows
     parts = []
     if DELETE in kinds:
@@ -226,11 +223,13 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
             for name, one in _fields(settings).items()
             if name in reading.needed or name in settings.keys
         }
-        shown = struct_of({name: made for name, made in columns.items() if name in reading.needed}, len(put))
+        shown = arrays.struct_of(
+            {name: made for name, made in columns.items() if name in reading.needed}, len(put)
+        )
         keys = _encoded_keys(settings, columns)
         text = encode_rows(objects, settings.row.name)
         left_out = np.zeros(len(put), np.int64)
-        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put]))
+        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put], _no_truncates(len(put))))
     return _together(parts)
 
 
@@ -250,12 +249,12 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
     for one in settings.fields:
         if events.rows is not None and one.name not in asked:
             continue
-        series, left_out = _column(settings, put, events, one)
+        series, left_out = upserted(settings, put, events, one)
         columns[one.name] = series
         if left_out is not None:
             unavailable |= left_out.astype(np.int64) << settings.unavailable.index(one.name)
     if events.rows is None:
-        wire = calls.encode_series(settings.stored, struct_of(columns, len(put)))
+        wire = calls.encode_series(settings.stored, arrays.struct_of(columns, len(put)))
     else:
         wire = put_frames(
             INTERNAL_ID, events.rows.take(pa.array(put)) if len(put) < len(events.rows) else events.rows
@@ -264,108 +263,16 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
         rows[put],
         _encoded_keys(settings, columns),
         wire,
-        struct_of({name: columns[name] for name in reading.needed}, len(put)),
+        arrays.struct_of({name: columns[name] for name in reading.needed}, len(put)),
         unavailable,
-        np.full(len(put), NO_POSITION) if events.positions is None else events.positions[put],
+        events.positions[put],
+        _no_truncates(len(put)),
     )
-
-
-def _column(
-    settings: Debezium, put: np.ndarray, events: Events, one: Field
-) -> tuple[pl.Series, np.ndarray | None]:
-    """A column of the rows after the changes, and where it is unavailable; None: nowhere."""
-    raw = events.after.column(put, one)
-    left_out, value = None, settings.unavailable_value or ""
-    if one.name in settings.unavailable and events.rows is None:
-        left_out = _left_out(raw.series, value)
-    if left_out is None:
-        return _checked(settings, raw, one), None
-    made = _checked(settings, raw._replace(series=_without(raw.series, left_out)), one, left_out)
-    known = events.before.there()[put] & left_out
-    if events.before is not events.after and known.any():  # with REPLICA IDENTITY FULL
-        rows = np.flatnonzero(known)
-        before = events.before.column(put[rows], one)
-        lost = _left_out(before.series, value)
-        there = (
-            ~before.series.is_null().to_numpy()
-            if lost is None
-            else ~(before.series.is_null().to_numpy() | lost)
-        )
-        if there.any():
-            own = events.before.column(put[rows[there]], one)
-            found = convert(own.series, column(one).dtype, own.logical, one.name)
-            index = np.arange(len(made))
-            index[rows[there]] = len(made) + np.arange(len(found))
-            made = pl.concat([made, found]).gather(index)
-            left_out = left_out.copy()
-            left_out[rows[there]] = False
-    return made, left_out
-
-
-def _checked(settings: Debezium, raw: Raw, one: Field, left_out: np.ndarray | None = None) -> pl.Series:
-    """The column in its type, with defaults where records lack the field. Raises CS-402 for a null that may not be."""
-    made = convert(raw.series, column(one).dtype, raw.logical, one.name)
-    if raw.missing is not None and (default := default_of(one)) is not None:
-        made = _put(made, raw.missing, default)
-    if left_out is not None:
-        made = _put(made, left_out, filler(one, 1))
-    if not one.nullable and made.null_count():
-        there = "lacks field" if raw.missing is not None and raw.missing.any() else "has null in field"
-        raise bad(f"the row {there} {one.name}, which is neither optional nor has a default")
-    return made
-
-
-def _put(series: pl.Series, where: np.ndarray, one: pl.Series) -> pl.Series:
-    """The series with another value in some rows."""
-    index = np.arange(len(series))
-    index[where] = len(series)
-    return pl.concat([series, one.cast(series.dtype) if one.dtype != series.dtype else one]).gather(index)
-
-
-def _without(series: pl.Series, rows: np.ndarray) -> pl.Series:
-    if rows.all():
-        return null_series(len(series), series.dtype)
-    return series.gather(pl.Series(pa.array(np.arange(len(series)), mask=rows), dtype=pl.Int64))
-
-
-def _left_out(series: pl.Series, value: str) -> np.ndarray | None:
-    """Where a connector left a value out; None: nowhere."""
-    if series.dtype == pl.String:
-        found = series == value
-        if not found.any():
-            found = series == base64.b64encode(value.encode()).decode()
-    elif series.dtype == pl.Binary:
-        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary))
-    elif isinstance(series.dtype, pl.List):
-        return _lists_left_out(series, value)
-    else:
-        return None
-    return found.fill_null(False).to_numpy() if found.any() else None
-
-
-def _lists_left_out(series: pl.Series, value: str) -> np.ndarray | None:
-    """Arrays of text have the text in their place, arrays of numbers its bytes, arrays of UUIDs one made of it."""
-    inner, size = series.dtype.inner, series.list.len()  # type: ignore[attr-defined]
-    if inner == pl.String:
-        digest = bytearray(
-            hashlib.md5(value.encode(), usedforsecurity=False).digest()
-        )  # Java's nameUUIDFromBytes
-        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
-        marks = [value, str(uuid.UUID(bytes=bytes(digest)))]
-        found = ((size == 1) & series.list.first().is_in(marks)).fill_null(False).to_numpy()
-    elif inner.is_integer():
-        marks_ = list(value.encode())
-        found = np.zeros(len(series), bool)
-        for row in np.flatnonzero((size == len(marks_)).fill_null(False).to_numpy()).tolist():
-            found[row] = series[row].to_list() == marks_
-    else:
-        return None
-    return found if found.any() else None
 
 
 def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Events) -> Part:
     records = rows[gone]
-    positions = np.full(len(gone), NO_POSITION) if events.positions is None else events.positions[gone]
+    positions = events.positions[gone]
     keyed = reading.key.take(pa.array(records)).is_valid().to_numpy(zero_copy_only=False)
     if keyed.all():
         return _deletes(reading, records, _record_keys(reading, records), positions)
@@ -381,7 +288,7 @@ def _deleted(reading: _Reading, rows: np.ndarray, gone: np.ndarray, events: Even
 
 
 def _truncates(reading: _Reading, rows: np.ndarray, all_: np.ndarray, events: Events) -> Part:
-    if events.positions is None or (events.positions[all_] == NO_POSITION).any():
+    if (events.positions[all_] == NO_POSITION).any():
         raise bad(
             f"a truncate event has no {reading.settings.ordered_by}, so that the rows to delete are not known"
         )
@@ -408,7 +315,7 @@ def _encoded_keys(settings: Debezium, columns: Mapping[str, pl.Series]) -> pa.La
     if len(settings.keys) == 1:
         return calls.encode_series(settings.key, columns[settings.keys[0]])
     parts = {name: columns[name] for name in settings.keys}
-    return calls.encode_series(settings.key, struct_of(parts, len(columns[settings.keys[0]])))
+    return calls.encode_series(settings.key, arrays.struct_of(parts, len(columns[settings.keys[0]])))
 
 
 def _deletes(
@@ -419,9 +326,10 @@ def _deletes(
         records,
         keys,
         pa.nulls(count, pa.large_binary()),
-        null_series(count, _columns_type(reading)),
+        arrays.null_series(count, _columns_type(reading)),
         np.zeros(count, np.int64),
         positions,
+        _no_truncates(count),
     )
 
 
@@ -432,7 +340,13 @@ def _columns_type(reading: _Reading) -> pl.DataType:
 
 def _no_changes(reading: _Reading) -> Part:
     none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
-    return Part(none, nothing, nothing, null_series(0, _columns_type(reading)), none, none)
+    return Part(
+        none, nothing, nothing, arrays.null_series(0, _columns_type(reading)), none, none, _no_truncates(0)
+    )
+
+
+def _no_truncates(rows: int) -> np.ndarray:
+    return np.zeros(rows, bool)
 
 
 def _together(parts: Sequence[Part]) -> Part:
@@ -449,11 +363,5 @@ def _together(parts: Sequence[Part]) -> Part:
         pl.concat([part.columns for part in parts]).gather(order),
         np.concatenate([part.unavailable for part in parts])[order],
         np.concatenate([part.positions for part in parts])[order],
-        None if all(part.truncates is None for part in parts) else _marks(parts)[order],
-    )
-
-
-def _marks(parts: Sequence[Part]) -> np.ndarray:
-    return np.concatenate(
-        [np.zeros(len(part.records), bool) if part.truncates is None else part.truncates for part in parts]
+        np.concatenate([part.truncates for part in parts])[order],
     )

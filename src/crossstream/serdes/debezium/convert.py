@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_columns import null_series, struct_of, with_nulls_of
+from crossstream.serdes.json_shapes import instance_of
 
 _DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 
@@ -70,7 +70,7 @@ NO_SCHEMA = Logical()
 def convert(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> pl.Series:
     """The column in the declared type. Raises `SerdeError` (CS-402) if a value does not fit."""
     if raw.dtype == pl.Null:
-        return null_series(len(raw), dtype)
+        return arrays.null_series(len(raw), dtype)
     try:
         made = _converted(raw, dtype, logical, path)
     except (pa.ArrowException, pl.exceptions.PolarsError, OverflowError, ValueError) as error:
@@ -120,7 +120,7 @@ def _struct(raw: pl.Series, dtype: pl.Struct, logical: Logical, path: str) -> pl
     if not isinstance(raw.dtype, pl.Struct):
         return None
     given = {part.name: part for part in raw.struct.unnest().get_columns()}
-    nothing = null_series(len(raw), pl.Null())
+    nothing = arrays.null_series(len(raw), pl.Null())
     parts = {
         one.name: convert(
             given.get(one.name, nothing),
@@ -130,20 +130,14 @@ def _struct(raw: pl.Series, dtype: pl.Struct, logical: Logical, path: str) -> pl
         )
         for one in dtype.fields
     }
-    return with_nulls_of(struct_of(parts, len(raw)), raw)
+    return arrays.with_nulls_of(arrays.struct_of(parts, len(raw)), raw)
 
 
 def _list(raw: pl.Series, dtype: pl.List, logical: Logical, path: str) -> pl.Series | None:
     if not isinstance(raw.dtype, pl.List):
         return None
-    lists = raw.to_arrow()
-    items = convert(
-        arrays.series_of(lists.flatten()), instance_of(dtype.inner), logical.item or NO_SCHEMA, f"{path}[]"
-    )
-    ends = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
-    made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
-    return arrays.series_of(made)
+    inner, item = instance_of(dtype.inner), logical.item or NO_SCHEMA
+    return arrays.items_changed(raw, lambda items: convert(items, inner, item, f"{path}[]"))
 
 
 _PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
@@ -325,10 +319,4 @@ def _unscaled(raw: pl.Series, scale: int) -> pa.Array:
         pa.decimal128(38, scale), len(data), [data.is_valid().buffers()[1], pa.py_buffer(numbers)]
     )
     made.validate(full=True)
-    return made
-
-
-def instance_of(dtype: Any) -> pl.DataType:
-    """The type itself where Polars takes its class for it."""
-    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made

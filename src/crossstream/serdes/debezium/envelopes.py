@@ -20,17 +20,23 @@ from msgspec import UNSET, UnsetType
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, instance_of
-from crossstream.serdes.debezium.events import DELETE, Events, Image, Raw
-from crossstream.serdes.debezium.places import as_numbers, flat_names
-from crossstream.serdes.debezium.raw import Boxed, raw_series
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
+from crossstream.serdes.debezium.events import (
+    DELETE,
+    Events,
+    Image,
+    as_numbers,
+    flat_names,
+    no_event,
+    no_positions,
+    plain_ops,
+)
+from crossstream.serdes.debezium.raw import LENIENT, Boxed, Rows
 from crossstream.serdes.debezium.settings import Debezium, layout_of
 from crossstream.serdes.json_rows import Decoder, decode_rows
-from crossstream.serdes.json_shapes import Field, NoColumn, column
+from crossstream.serdes.json_shapes import NoColumn, column, instance_of
 
 _NAME = "debezium"
-
-_Lenient = int | float | str | bool | Boxed | None | UnsetType
 
 
 def _wire_of(dtype: Any) -> Any:
@@ -39,11 +45,7 @@ def _wire_of(dtype: Any) -> Any:
         return _struct_of([(one.name, instance_of(one.dtype)) for one in dtype.fields]) | None | UnsetType
     if isinstance(dtype, pl.List):
         return list[_wire_of(instance_of(dtype.inner))] | str | None | UnsetType  # type: ignore[misc]
-    if dtype == pl.String:
-        return str | Boxed | None | UnsetType
-    if isinstance(dtype, pl.Binary):
-        return str | Boxed | None | UnsetType
-    return _Lenient
+    return str | Boxed | None | UnsetType if dtype in (pl.String, pl.Binary) else LENIENT
 
 
 def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
@@ -130,7 +132,7 @@ class Quick(NamedTuple):
 
     ops: list[str]
     rows: list[Any]
-    positions: np.ndarray | None
+    positions: np.ndarray
 
 
 @lru_cache(maxsize=64)
@@ -228,24 +230,18 @@ class JsonEvents:
             raise bad("a record without payload among others")
         rows = Rows(self.settings, objects, described)
         if not rows.have_fields():
-            raise bad(
-                "the record is neither a change event nor a row: it has none of the fields "
-                + ", ".join(field.name for field in self.settings.fields)
-            )
-        ops = ["u"] * len(objects)
-        kind = type(objects[0])
-        if hasattr(kind, "op"):
-            given = list(map(attrgetter("op"), objects))
-            ops = [op if isinstance(op, str) else "u" for op in given]
-        if hasattr(kind, "deleted"):
-            deleted = list(map(attrgetter("deleted"), objects))
-            ops = [DELETE if gone in ("true", True) else op for gone, op in zip(deleted, ops, strict=True)]
+            raise no_event(field.name for field in self.settings.fields)
+        given, deleted = (
+            list(map(attrgetter(name), objects)) if hasattr(type(objects[0]), name) else None
+            for name in ("op", "deleted")
+        )
+        ops = plain_ops(len(objects), given, deleted)
         return Events(ops, rows, rows, self._positions(objects, enveloped=False))
 
-    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray | None:
+    def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray:
         path = self.settings.ordered_by
         if path is None:
-            return None
+            return no_positions(len(objects))
         if not enveloped:
             places = [getattr(one, "position", None) for one in objects]
             if objects and not hasattr(objects[0], "position"):
@@ -280,7 +276,7 @@ class JsonEvents:
 
     def _bare(self, data: pa.LargeBinaryArray) -> list[Any]:
         kind = _decoders(self.settings).keys[False].type
-        return [kind(value) for value in decode_rows(data, msgspec.json.Decoder(_Lenient), _NAME)]
+        return [kind(value) for value in decode_rows(data, msgspec.json.Decoder(LENIENT), _NAME)]
 
     def is_other(self, data: bytes) -> bool:
         """Heartbeats, markers of transactions and changes of schemas."""
@@ -349,61 +345,3 @@ def _logical(schema: Any) -> Logical:
 
 def _schema(inner: Mapping[str, Logical], name: str, described: Logical | None) -> Logical | None:
     return None if described is None else inner.get(name, NO_SCHEMA)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows as objects (`Image`). ``described``: their schema; ``keys``: they have the columns of the key only."""
-
-    settings: Debezium
-    objects: list[Any]
-    described: Logical | None
-    keys: bool = False
-
-    def there(self) -> np.ndarray:
-        if not {type(None), UnsetType} & set(map(type, self.objects)):
-            return np.ones(len(self.objects), bool)
-        return np.fromiter(
-            (one is not None and one is not UNSET for one in self.objects), bool, len(self.objects)
-        )
-
-    def have_fields(self) -> bool:
-        """Whether every row has at least one of the declared fields."""
-        waiting = self.objects
-        for place in range(len(self.settings.fields)):
-            waiting = [one for one in waiting if getattr(one, f"f{place}") is UNSET]
-            if not waiting:
-                return True
-        return False
-
-    def column(self, rows: np.ndarray, field: Field) -> Raw:
-        names = self.settings.keys if self.keys else [one.name for one in self.settings.fields]
-        objects = (
-            self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
-        )
-        values = list(map(attrgetter(f"f{list(names).index(field.name)}"), objects))
-        dtype = column(field).dtype
-        missing = None
-        if UnsetType in set(map(type, values)):
-            missing = np.fromiter((value is UNSET for value in values), bool, len(values))
-            values = [None if value is UNSET else value for value in values]
-        if self.keys and field.name == "_id":
-            values = [_mongo_key(value) for value in values]
-        series, own = raw_series(values, dtype)
-        return Raw(series, own or self._logical(field, dtype), missing)
-
-    def _logical(self, field: Field, dtype: pl.DataType) -> Logical:
-        assumed = self.settings.logical(field.name, dtype)
-        if self.described is None:
-            return assumed
-        name = "id" if self.keys and field.name == "_id" else field.name
-        found = self.described.inner.get(name, NO_SCHEMA)
-        return assumed if found.name is None and assumed.unit is not None else found
-
-
-def _mongo_key(value: Any) -> Any:
-    """The ``_id`` in the key of a record, which MongoDB's connector writes as a text in JSON."""
-    try:
-        return msgspec.json.decode(value, type=_Lenient) if isinstance(value, str) else value
-    except msgspec.MsgspecError:
-        return value

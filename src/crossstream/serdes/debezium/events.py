@@ -1,16 +1,18 @@
-"""What any format of change events gives: the operation of each event, and columns of the rows in it."""
+"""What any format of change events gives: the operation of each event, columns of the rows in it, and its place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec import UNSET
 
-from crossstream.serdes.debezium.convert import Logical
+from crossstream.errors import SerdeError
+from crossstream.serdes.debezium.convert import Logical, bad
 from crossstream.serdes.json_shapes import Field
 
 UPSERTS = ("c", "r", "u")
@@ -40,7 +42,7 @@ class Image(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Change events of one form. ``positions``: places in the log of the database, if they are asked for.
+    """Change events of one form. ``positions``: places in the log of the database.
 
     ``rows``: the rows after the changes as payloads of the table's serde, where they are in the events; then ``after``
     has only the columns that are asked for, and no value is left out.
@@ -49,7 +51,7 @@ class Events:
     ops: Sequence[str]
     before: Image
     after: Image
-    positions: np.ndarray | None
+    positions: np.ndarray
     rows: pa.LargeBinaryArray | None = None
 
 
@@ -64,3 +66,44 @@ class Format(Protocol):
 
     def is_other(self, data: bytes) -> bool:
         """Whether a record that is no event is one that a connector writes beside them, as a heartbeat."""
+
+
+def plain_ops(rows: int, ops: Sequence[Any] | None, deleted: Sequence[Any] | None) -> list[str]:
+    """The operations of plain rows, by what event flattening left in the fields ``__op`` and ``__deleted``."""
+    found = ["u"] * rows if ops is None else [op if op and isinstance(op, str) else "u" for op in ops]
+    if deleted is None:
+        return found
+    return [DELETE if gone in ("true", True) else op for gone, op in zip(deleted, found, strict=True)]
+
+
+def no_event(names: Iterable[str]) -> SerdeError:
+    return bad(
+        "the record is neither a change event nor a row: it has none of the fields " + ", ".join(names)
+    )
+
+
+# Places in the log of the database, by which events are ordered
+
+
+def no_positions(rows: int) -> np.ndarray:
+    return np.full(rows, NO_POSITION)
+
+
+def flat_names(path: str | None) -> tuple[str, ...]:
+    """The fields of a plain row that may have the place: the name itself, and the name that event flattening gives."""
+    if path is None:
+        return ()
+    flat = "__" + path.replace(".", "_")
+    return (flat,) if "." in path or path == "ts_ms" else (path, flat)
+
+
+def as_numbers(places: list[Any], path: str) -> np.ndarray:
+    kinds = set(map(type, places))
+    if kinds == {int}:
+        return np.array(places, np.int64)
+    try:
+        return np.array(
+            [NO_POSITION if place is None or place is UNSET else int(place) for place in places], np.int64
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise bad(f"{path} is no whole number of 64 bits ({error}): order by source.ts_ms") from error

@@ -1,10 +1,11 @@
-"""Decoded values of events as columns, in the form in which a connector wrote them."""
+"""Rows of events in JSON as columns, in the form in which a connector wrote them."""
 
 from __future__ import annotations
 
 import base64
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DIGITS, Logical, bad, digits, instance_of
-from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad, digits
+from crossstream.serdes.debezium.events import Raw
+from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.json_shapes import Field, column, instance_of
 
 _NAMES = {
     "oid": "$oid",
@@ -46,7 +48,69 @@ class Boxed(msgspec.Struct, gc=False, rename=_NAMES):
     value: Any = UNSET
 
 
-def raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None]:
+LENIENT = int | float | str | bool | Boxed | None | UnsetType
+"""What a connector may write for a single value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as objects (`Image`). ``described``: their schema; ``keys``: they have the columns of the key only."""
+
+    settings: Debezium
+    objects: list[Any]
+    described: Logical | None
+    keys: bool = False
+
+    def there(self) -> np.ndarray:
+        if not {type(None), UnsetType} & set(map(type, self.objects)):
+            return np.ones(len(self.objects), bool)
+        return np.fromiter(
+            (one is not None and one is not UNSET for one in self.objects), bool, len(self.objects)
+        )
+
+    def have_fields(self) -> bool:
+        """Whether every row has at least one of the declared fields."""
+        waiting = self.objects
+        for place in range(len(self.settings.fields)):
+            waiting = [one for one in waiting if getattr(one, f"f{place}") is UNSET]
+            if not waiting:
+                return True
+        return False
+
+    def column(self, rows: np.ndarray, field: Field) -> Raw:
+        names = self.settings.keys if self.keys else [one.name for one in self.settings.fields]
+        objects = (
+            self.objects if len(rows) == len(self.objects) else [self.objects[row] for row in rows.tolist()]
+        )
+        values = list(map(attrgetter(f"f{list(names).index(field.name)}"), objects))
+        dtype = column(field).dtype
+        missing = None
+        if UnsetType in set(map(type, values)):
+            missing = np.fromiter((value is UNSET for value in values), bool, len(values))
+            values = [None if value is UNSET else value for value in values]
+        if self.keys and field.name == "_id":
+            values = [_mongo_key(value) for value in values]
+        series, own = _raw_series(values, dtype)
+        return Raw(series, own or self._logical(field, dtype), missing)
+
+    def _logical(self, field: Field, dtype: pl.DataType) -> Logical:
+        assumed = self.settings.logical(field.name, dtype)
+        if self.described is None:
+            return assumed
+        name = "id" if self.keys and field.name == "_id" else field.name
+        found = self.described.inner.get(name, NO_SCHEMA)
+        return assumed if found.name is None and assumed.unit is not None else found
+
+
+def _mongo_key(value: Any) -> Any:
+    """The ``_id`` in the key of a record, which MongoDB's connector writes as a text in JSON."""
+    try:
+        return msgspec.json.decode(value, type=LENIENT) if isinstance(value, str) else value
+    except msgspec.MsgspecError:
+        return value
+
+
+def _raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None]:
     """A column of decoded values, and what they mean if they say so themselves."""
     if isinstance(dtype, pl.Struct):
         return _structs(values, dtype), None
@@ -67,7 +131,7 @@ def raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | None
     if UnsetType in set(map(type, values)):
         values = [None if value is UNSET else value for value in values]
     if not kinds:
-        return null_series(len(values), pl.Null()), own
+        return arrays.null_series(len(values), pl.Null()), own
     return _flat(values, kinds), own
 
 
@@ -93,17 +157,14 @@ def _flat(values: list[Any], kinds: set[type]) -> pl.Series:
 
 def _lists(values: list[Any], dtype: Any) -> pl.Series:
     present = [value for value in values if isinstance(value, list)]
-    items, own = raw_series(list(chain.from_iterable(present)), instance_of(dtype.inner))
+    items, own = _raw_series(list(chain.from_iterable(present)), instance_of(dtype.inner))
     if own is not None and own.name != DIGITS:
         raise bad("a list of values in objects of their own")
     there = np.fromiter((isinstance(value, list) for value in values), bool, len(values))
     sizes = np.fromiter(
         (len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values)
     )
-    ends = np.append(0, np.cumsum(sizes))
-    return arrays.series_of(
-        pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there))
-    )
+    return arrays.list_series(sizes, items, ~there)
 
 
 def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
@@ -111,13 +172,9 @@ def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
     present = [value for value in values if value is not None and value is not UNSET]
     parts = {}
     for place, one in enumerate(dtype.fields):
-        parts[one.name] = raw_series(list(map(attrgetter(f"f{place}"), present)), instance_of(one.dtype))[0]
-    dense = struct_of(parts, len(present))
-    if there.all():
-        return dense
-    if not len(dense):
-        return null_series(len(values), pl.Null())
-    return dense.gather(pl.Series(pa.array(np.cumsum(there) - 1, mask=~there), dtype=pl.Int64))
+        parts[one.name] = _raw_series(list(map(attrgetter(f"f{place}"), present)), instance_of(one.dtype))[0]
+    dense = arrays.struct_of(parts, len(present))
+    return arrays.series_with_nulls(dense, there) if present else arrays.null_series(len(values), pl.Null())
 
 
 _DIGITS = Logical(DIGITS)

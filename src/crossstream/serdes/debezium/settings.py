@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.avro_serde import confluent_avro
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, instance_of
-from crossstream.serdes.json_columns import null_series, series_of_plain
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
 from crossstream.serdes.json_plain import SchemaJson
-from crossstream.serdes.json_shapes import KEPT, Field, Layout, column, read_schema
+from crossstream.serdes.json_shapes import Field, Layout, instance_of, read_schema
 from crossstream.serdes.json_typed import TypedJson, reading_of
 from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry_avro import confluent_avro
 from crossstream.serdes.serde import Serde
 
 _UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
@@ -106,29 +104,3 @@ def layout_of(row: TypedJson | SchemaJson) -> Layout:
     layout = reading_of(row.type).layout
     assert isinstance(layout, Layout)
     return layout
-
-
-_FILLERS: Mapping[type, Any] = {pl.String: "", pl.Binary: b"", pl.List: []}
-
-
-def filler(field: Field, rows: int) -> pl.Series:
-    """What stands in a field whose value is not known: null, or of a field without null, something empty."""
-    dtype = column(field).dtype
-    empty = None if field.nullable else next((v for k, v in _FILLERS.items() if isinstance(dtype, k)), None)
-    if empty is None:
-        return null_series(rows, dtype)
-    return pl.Series([empty], dtype=dtype).new_from_index(0, rows)
-
-
-def default_of(field: Field) -> pl.Series | None:
-    """The value of a field that a record lacks, as a column of one row; None: there is none."""
-    return _default(field) if field.default is not None else None
-
-
-@lru_cache(maxsize=512)
-def _default(field: Field) -> pl.Series:
-    given = field.default
-    made = given.default_factory() if given.default is msgspec.NODEFAULT else given.default
-    plain = msgspec.to_builtins(made, builtin_types=KEPT)
-    shape = column(field)
-    return null_series(1, shape.dtype) if plain is None else series_of_plain([plain], shape)
