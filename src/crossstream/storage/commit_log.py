@@ -128,9 +128,10 @@ class BatchLog:
     def write_batch(self, entry: BatchEntry) -> None:
         self.settled()  # a batch that outlives the commit before it would make the state unreadable
         self.assure()
-        name, (mine, tag) = batch_file(entry.id), self._written
-        found = tag if name == mine else None
-        while not self._put(entry, found):  # of an attempt that is not repeated, or of an application that took over
+        name, (last, tag) = batch_file(entry.id), self._written
+        found = tag if name == last else None
+        while not self._put(entry, found):
+            # There is one of an attempt that is not repeated, or of an application that took over.
             found = self.root.tag(name)
             self.assure(0.0)
 
