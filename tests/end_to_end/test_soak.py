@@ -1,7 +1,7 @@
 """5,000 records a second through joins, aggregations and a suppression, exactly once: nothing grows, nothing is lost.
 
-SOAK_MINUTES=60 makes it long, SOAK_RATE changes the records a second. A run of less than two minutes looks at the results
-alone: a quarter of it is a few batches, in which caches still fill and the backlog of the start is read.
+SOAK_MINUTES=60 makes it long, SOAK_RATE changes the records a second. A run of less than two minutes looks at the
+results alone: a quarter of it is a few batches, in which caches still fill and the backlog of the start is read.
 """
 
 from __future__ import annotations

@@ -248,7 +248,11 @@ def test_an_application_that_stands_still_before_a_put(
     folder: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another one takes its place meanwhile. It continues with the put: of the entry, the note or the commit."""
+    """Another one takes its place meanwhile. It continues with the put: of the entry, the note or the commit.
+
+    The other one is killed when it has noted the batch as well: its note counts.
+    """
+    crash = after(BatchLog, "write_publication") if put == "replace" else None
     monkeypatch.setattr(leases, "BEAT_SECONDS", 0.1)
     monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
     place = object_store.uri(tmp_path.name)
@@ -256,7 +260,7 @@ def test_an_application_that_stands_still_before_a_put(
     lives.run(state_dir=place)
     lives.append("a", "b")
     with application(lives.topology(), lives.world.config(state_dir=place)) as zombie:
-        stopped(zombie.log, put, folder, lambda: lives.run(state_dir=place), monkeypatch)
+        stopped(zombie.log, put, folder, lambda: lives.run(crash, state_dir=place), monkeypatch)
 
         def proceed() -> None:
             for word in "cd":

@@ -177,18 +177,20 @@ def test_both_keep_what_they_wrote(
 def test_a_column_that_is_renamed_is_a_clear_error(
     lives: Lives, during: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Iceberg knows a column by its number: a batch that is being written is in the renamed column."""
     other = Other(lives.lake)
     lives.append("a", "b")
     lives.run()
     for name in NAMES:
         other.inserts(name, "other")
+    lives.append("a", "c")
     with streams(lives.topology(), lives.world.config()) as app, monkeypatch.context() as patch:
-        lives.append("a", "c")
         if during:
             disturbed(lives, lambda name: other.renames_a_column(name, "value", "renamed"), patch)
-        else:
+        if not during or not other.writes_delta:
             app.process_available()
             lives.append("d")
+        if not during:
             for name in NAMES:
                 other.renames_a_column(name, "value", "renamed")
         with pytest.raises(cs.SinkError) as caught:
@@ -197,10 +199,10 @@ def test_a_column_that_is_renamed_is_a_clear_error(
     for name in NAMES:
         if "renamed" in lives.lake.rows(name).columns:
             other.renames_a_column(name, "renamed", "value")
-    if during:
-        lives.run()
-        lives.append("d")
     lives.run()
+    if during and other.writes_delta:
+        lives.append("d")
+        lives.run()
     check(lives, set("abcd") | {"other"})
 
 
