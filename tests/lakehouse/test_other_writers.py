@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +13,19 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 import crossstream as cs
+from crossstream.columns.flat import DELETED
 from crossstream.lakehouse import tables
+from crossstream.lakehouse.tables import Tables
 from tests.faults.one_process import streams
 from tests.lakehouse.lake import FORMATS, Lake
-from tests.lakehouse.test_each_batch_once import Lives
+from tests.lakehouse.test_each_batch_once import NUMBER, TEXT, WRITERS, Lives
 
 NAMES = ("events", "counts")
 """One is appended, one is merged."""
@@ -55,8 +60,8 @@ class Other:
     def writes_delta(self) -> bool:
         return self.lake.form == "delta"
 
-    def inserts(self, name: str, key: str = "new") -> None:
-        value = {"counts": 100}.get(name, "of another")
+    def inserts(self, name: str, key: str = "new", value: Any = None) -> None:
+        value = value or {"counts": 100}.get(name, "of another")
         row = pa.Table.from_pylist([{"key": key, "value": value}])
         if self.writes_delta:
             write_deltalake(self.delta(name), row, mode="append", schema_mode="merge")
@@ -81,17 +86,17 @@ class Other:
         with self.iceberg(name) as table:
             table.delete(f"key == '{key}'")
 
-    def compacts(self, name: str) -> None:
+    def compacts(self, name: str, files: int = 0) -> None:
+        """``files``: as many are in its way at least."""
         if self.writes_delta:
-            found = self.delta(name).optimize.compact()
-            assert found["numFilesRemoved"] > 1
+            assert self.delta(name).optimize.compact()["numFilesRemoved"] >= files
             return
         with self.iceberg(name) as table:
             table.overwrite(table.scan().to_arrow())
 
     def compacts_and_vacuums(self, name: str) -> None:
         """Without the days that others wait for readers of older versions."""
-        self.compacts(name)
+        self.compacts(name, 2)
         if self.writes_delta:
             assert self.delta(name).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
             return
@@ -136,7 +141,7 @@ class Other:
 
 Keys = set[str]
 ACTS: dict[str, tuple[Callable[[Other, str], None], Keys, Keys]] = {
-    "compacts": (Other.compacts, set(), set()),
+    "compacts": (lambda other, name: other.compacts(name, 2), set(), set()),
     "compacts and vacuums": (Other.compacts_and_vacuums, set(), set()),
     "inserts": (Other.inserts, {"new"}, set()),
     "updates": (Other.updates, {"another"}, {"other"}),
@@ -160,12 +165,14 @@ def test_both_keep_what_they_wrote(
         app.process_available()
         for name in NAMES:
             other.inserts(name, "other")
+            if not act.startswith("compacts"):
+                other.compacts(name)  # rows of both are in one file
             if not during:
                 acts(other, name)
         lives.append("a", "c")
         with monkeypatch.context() as patch:
             if during:
-                disturbed(lives, lambda name: acts(other, name), patch)
+                disturbed(lives.writer, lambda name: acts(other, name), patch)
             app.process_available()
         lives.append("d")
         app.process_available()
@@ -186,7 +193,7 @@ def test_a_column_that_is_renamed_is_a_clear_error(
     lives.append("a", "c")
     with streams(lives.topology(), lives.world.config()) as app, monkeypatch.context() as patch:
         if during:
-            disturbed(lives, lambda name: other.renames_a_column(name, "value", "renamed"), patch)
+            disturbed(lives.writer, lambda name: other.renames_a_column(name, "value", "renamed"), patch)
         if not during or not other.writes_delta:
             app.process_available()
             lives.append("d")
@@ -206,18 +213,20 @@ def test_a_column_that_is_renamed_is_a_clear_error(
     check(lives, set("abcd") | {"other"})
 
 
-def disturbed(lives: Lives, act: Callable[[str], None], patch: pytest.MonkeyPatch) -> None:
+def disturbed(
+    writer: Any, act: Callable[[str], None], patch: pytest.MonkeyPatch, names: Iterable[str] = NAMES
+) -> None:
     """The other program acts once for each table, when the version to be written is open."""
-    write, left = lives.writer.write, set(NAMES)
+    write, left = writer.write, set(names)
 
     def written(self: Any, rows: pa.Table, mark: Any) -> None:
-        name = self.node.table.rpartition("/")[2].rpartition(".")[2]
+        name = re.split(r"[/.]", self.node.table)[-1]
         if name in left:
             left.remove(name)
             act(name)
         write(self, rows, mark)
 
-    patch.setattr(lives.writer, "write", written)
+    patch.setattr(writer, "write", written)
 
 
 def check(lives: Lives, keys: set[str]) -> None:
@@ -247,3 +256,62 @@ def batches(lake: Lake, name: str) -> list[int]:
                 if one.summary is not None
             ][::-1]
     return [int(batch) for batch in reversed(found) if batch is not None]
+
+
+CHANGES = pa.schema(
+    [("key", pa.string()), ("value", pa.int64()), (DELETED, pa.bool_())], {"crossstream.key": "key"}
+)
+OURS = st.dictionaries(st.sampled_from("abcd"), st.none() | st.integers(0, 9), min_size=1, max_size=4)
+THEIRS = st.none() | st.tuples(st.sampled_from("abcdwxyz"), st.none() | st.integers(10, 19))
+"""A key and its new value; None: the row is deleted."""
+TURNS = st.lists(st.tuples(THEIRS, THEIRS, OURS), min_size=1, max_size=4)
+"""What another program writes before a batch, and while it is written; what the batch changes."""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@settings(max_examples=8)
+@given(turns=TURNS, is_compacted=st.booleans())
+@example(turns=[(None, ("a", 10), {"a": 1})], is_compacted=False)  # both insert one key
+@example(turns=[(None, None, {"a": 1, "b": 2}), (None, ("b", 11), {"a": 3})], is_compacted=False)
+@example(turns=[(("z", 10), None, {"a": 1, "b": 2}), (None, ("z", None), {"a": 3})], is_compacted=True)
+@example(turns=[(("a", 10), ("b", 11), {"c": None})], is_compacted=False)  # a batch that changes no row
+def test_the_later_commit_of_a_row_counts(
+    tmp_path_factory: pytest.TempPathFactory, form: Any, turns: list[Any], is_compacted: bool
+) -> None:
+    lake = Lake(tmp_path_factory.mktemp("lake"), form)
+    other, there = Other(lake), dict[str, int]()
+    builder = cs.StreamsBuilder()
+    lake.sink(builder.table("counts", cs.Consumed(key=TEXT, value=NUMBER)), "counts", named=cs.Named("table"))
+    topology = builder.build()
+
+    def put(key: str, value: int | None) -> None:
+        if key in there:
+            other.deletes("counts", key)
+        if value is not None:
+            other.inserts("counts", key, value)
+        change(there, {key: value})
+
+    written = Tables(topology, "app")
+    written.begin("state", -1)
+    for batch, (first, meanwhile, ours) in enumerate(turns):
+        if first is not None:
+            put(*first)
+        if is_compacted:
+            other.compacts("counts")
+        rows = [{"key": key, "value": value, DELETED: value is None} for key, value in ours.items()]
+        with pytest.MonkeyPatch.context() as patch:
+            if meanwhile is not None:
+                disturbed(WRITERS[form], lambda _, put=put, act=meanwhile: put(*act), patch, {"counts"})
+            written.write("table", pa.Table.from_pylist(rows, CHANGES), batch)
+        change(there, ours)
+        assert dict(lake.tuples("counts")) == there
+    written.close()
+    with pytest.raises(cs.StateError, match=f"has batch {len(turns) - 1} of this state"):
+        Tables(topology, "app").begin("state", len(turns) - 2)
+
+
+def change(table: dict[str, int], changes: dict[str, int | None]) -> None:
+    for key, value in changes.items():
+        table.pop(key, None)
+        if value is not None:
+            table[key] = value
