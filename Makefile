@@ -69,7 +69,7 @@ test: setup ## every test but the nightly ones; says which were skipped and why
 
 test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
 	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \
-	    -n $(JOBS) --dist loadfile -q $(QUICK_TESTS) $(PYTEST_ARGS)
+	    -n 2 --dist loadfile -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 # SEED=… repeats a run.
 SEED ?= $(shell date +%s)

@@ -79,14 +79,14 @@ def test_foreign_key_join(bootstrap: str, type_: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "type_"),
     [
-        ("table-table", "inner"),
+        pytest.param("table-table", "inner", marks=pytest.mark.nightly),
         ("table-table", "outer"),
         pytest.param("stream-stream", "inner", marks=pytest.mark.nightly),
         ("stream-stream", "left"),
         pytest.param("stream-table", "inner", marks=pytest.mark.nightly),
-        ("stream-table", "left"),
+        pytest.param("stream-table", "left", marks=pytest.mark.nightly),
         pytest.param("stream-global", "inner", marks=pytest.mark.nightly),
-        ("stream-global", "left"),
+        pytest.param("stream-global", "left", marks=pytest.mark.nightly),
     ],
 )
 def test_modes(bootstrap: str, mode: str, type_: str) -> None:

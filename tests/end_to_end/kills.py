@@ -249,7 +249,7 @@ def _pass_on(source: Any, lines: SimpleQueue[str]) -> None:
             lines.put(line.rstrip())
 
 
-WORKER, EXECUTOR, JVM = "pyspark.daemon", "CoarseGrainedExecutorBackend", "SparkSubmit"
+WORKER, EXECUTOR, JVM = "pyspark.worker", "CoarseGrainedExecutorBackend", "SparkSubmit"
 
 
 def _is(process: psutil.Process, kind: str) -> bool:

@@ -76,6 +76,7 @@ def test_a_broker_that_said_that_there_are_no_brokers(
     assert consume_table(broker_info.bootstrap_servers, "lonely-out") == dict(rows(0, 2_000))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("broker_info")  # skips where no broker can be started
 def test_a_broker_killed_and_started_again(spark: Any, tmp_path: Path):
     """It dies while batches run and while records come, and is away for 20 seconds."""

@@ -121,7 +121,7 @@ def test_state_lives_there(spark: Any, stocked: RemoteWorld, object_store: Objec
     assert dict(cs.open_store(stocked.uri, "offers", as_of=0).all()) == joined(products(10, 5), merchants(5))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_and_started_again(spark: Any, empty: RemoteWorld, tmp_path: Path) -> None:
     importable_in_workers()
     given = products(10, 5)

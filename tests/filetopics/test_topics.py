@@ -314,6 +314,7 @@ def test_writers_know_how_many_partitions_a_topic_has(tmp_path: Path) -> None:
         assert files.staging_writer(tmp_path / "staged", b"tag").partition_count(name) == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment_bytes", [64 << 20, 100_000])
 def test_small_frames_take_little_memory(tmp_path: Path, segment_bytes: int) -> None:
     """A partition gets a frame with every batch: each takes a few bytes, and all are found."""

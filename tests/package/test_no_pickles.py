@@ -64,6 +64,7 @@ def _is_of_builtins(node: ast.Attribute) -> bool:
     return node.attr in BUILTINS and _name(node.value) == "builtins"
 
 
+@pytest.mark.slow
 def test_only_sparks_own_transport_has_to_do_with_pickles() -> None:
     found = {
         path.relative_to(SOURCE).as_posix(): sorted(set(found_in(ast.parse(path.read_text("utf-8")))))
@@ -78,6 +79,7 @@ def test_only_sparks_own_transport_has_to_do_with_pickles() -> None:
     )
 
 
+@pytest.mark.slow
 def test_pickles_are_read_in_two_places() -> None:
     """Where Spark's broadcast is read, and where that job makes its serdes; the other file only writes."""
     loads = {

@@ -239,6 +239,7 @@ def test_expressions(
     check(topology, given, size, policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["skip", "dead letters"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("serde", sorted(SERDES))

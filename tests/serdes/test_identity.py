@@ -157,6 +157,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_classes_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
     """A worker of Spark has another main file; the classes travel with serdes, values and callables."""
     expected = b"True True Order(id='renamed', status=<Status.NEW: 'new'>, tags=[])"

@@ -220,5 +220,6 @@ json[dict[str, Pair[Order]]] {"a":["c",{"id":1}]} {'a': Pair(op='c', after=Order
 """
 
 
+@pytest.mark.slow
 def test_those_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
     assert read_in_another_process(tmp_path, SCRIPT).decode() == SHIPPED + (SHIPPED_TOO if NEW else "")

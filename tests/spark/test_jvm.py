@@ -198,7 +198,9 @@ words.map_values(loud).to("loud", cs.Produced(key=serdes.string(), value=serdes.
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "first", ["", 'import os; os.environ["SET_BY_THE_FILE"] = "!"\n'], ids=["used", "unfit"]
+    "first",
+    [pytest.param("", marks=pytest.mark.nightly), 'import os; os.environ["SET_BY_THE_FILE"] = "!"\n'],
+    ids=["used", "unfit"],
 )
 def test_a_run_with_an_early_jvm_and_a_damaged_archive(tmp_path: Path, first: str) -> None:
     """The archive is a file of zeros, as one that is being written; and the file may change what workers see."""

@@ -23,6 +23,8 @@ from tests.docs.state_folder import Writer
 from tests.docs.test_state_format import Model
 from tests.storage.test_rescaling import BY_HASH, shops
 
+pytestmark = pytest.mark.slow
+
 STORES = ("left", "result", "past")
 
 

@@ -70,6 +70,7 @@ def test_joins_by_foreign_key(case: Case, way: Way, numbers: list[int]) -> None:
     check(case, way, numbers)
 
 
+@pytest.mark.slow
 @law
 @given(wide_cases().map(with_global), ways(), numbers)
 def test_joins_with_a_global_table(case: Case, way: Way, numbers: list[int]) -> None:

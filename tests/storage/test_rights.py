@@ -67,6 +67,7 @@ def world(tmp_path: Path) -> World:
 MODES = [("private", 0o700, 0o600), ("group", 0o770, 0o660), ("shared", 0o755, 0o644)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize(("mode", "folder", "file"), MODES)
 @pytest.mark.parametrize("durable", [False, True])

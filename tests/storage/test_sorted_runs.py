@@ -154,6 +154,7 @@ def test_a_scan_gives_every_row_of_a_key_once(
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 7, 100, 10_000])
 def test_a_large_fan_out_comes_in_chunks(chunk: int) -> None:
     """Ten runs, each with a thousand subscribers of one key; every second one is gone again."""

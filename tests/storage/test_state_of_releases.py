@@ -31,6 +31,7 @@ def test_this_release_is_among_them() -> None:
     assert cs.__version__ in [path.name for path in RELEASES], "run python -m tests.data.state.make"
 
 
+@pytest.mark.slow
 def test_it_is_opened_and_continued_or_refused(release: Path, tmp_path: Path) -> None:
     world, fresh = World(release), World(tmp_path / "fresh")
     if (release / "refused").exists():

@@ -142,6 +142,7 @@ def _no_saving(run: Any) -> Segment:
     raise AssertionError("there is nothing to save")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows of many keys", "subscribers of one key", "versions of one key"])
 def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the store is, and one key in it, a small batch rewrites a bounded number of rows."""
@@ -197,6 +198,7 @@ def refused(folder: Folder, manifest: str) -> StateError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_damaged_byte_anywhere_is_told(stored: tuple[Folder, str]) -> None:
     folder, manifest = stored
     levels = read_manifest(folder, manifest).levels

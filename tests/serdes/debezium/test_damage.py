@@ -46,6 +46,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "json-schemas", "rows-flagged", "avro"])
 def test_damage_stays_alone(form, monkeypatch):
     known = recordings.schemas("changes")

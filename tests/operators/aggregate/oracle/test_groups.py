@@ -13,7 +13,7 @@ from tests.oracle.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 
-CASES, NIGHTLY = 50, 1000
+CASES, NIGHTLY = 25, 1000
 of_each_shape = pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "closed"])
 
 

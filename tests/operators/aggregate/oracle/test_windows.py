@@ -13,7 +13,7 @@ from tests.reference.windows import Kind
 
 pytestmark = pytest.mark.oracle
 
-CASES, NIGHTLY = 50, 1000
+CASES, NIGHTLY = 25, 1000
 of_each_kind = pytest.mark.parametrize(
     ("kind", "final"), [(kind, final) for kind in ("time", "session", "sliding") for final in (False, True)]
 )

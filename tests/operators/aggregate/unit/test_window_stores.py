@@ -143,6 +143,7 @@ def test_windows_without_a_difference_go_to_a_topic() -> None:
         assert result.read_records() == [cs.TestRecord(cs.Windowed("a", 7, 7), 1, 7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "windows", [cs.TimeWindows(size=100), cs.SessionWindows(gap=20), cs.SlidingWindows(difference=50)]
 )

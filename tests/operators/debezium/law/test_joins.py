@@ -23,6 +23,7 @@ from tests.operators.debezium.law.test_recordings import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "json-schemas", "avro", "rows-flagged"])
 @pytest.mark.parametrize("every", [1, 5, 1000])
 @pytest.mark.parametrize("whole", [False, True])
