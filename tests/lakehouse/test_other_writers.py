@@ -269,7 +269,7 @@ TURNS = st.lists(st.tuples(THEIRS, THEIRS, OURS), min_size=1, max_size=4)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(turns=TURNS, is_compacted=st.booleans())
 @example(turns=[(None, ("a", 10), {"a": 1})], is_compacted=False)  # both insert one key
 @example(turns=[(None, None, {"a": 1, "b": 2}), (None, ("b", 11), {"a": 3})], is_compacted=False)
@@ -300,7 +300,8 @@ def test_the_later_commit_of_a_row_counts(
             other.compacts("counts")
         rows = [{"key": key, "value": value, DELETED: value is None} for key, value in ours.items()]
         with pytest.MonkeyPatch.context() as patch:
-            if meanwhile is not None:
+            # A row that is not there is deleted, while the other program inserts it: either may come first.
+            if meanwhile is not None and ours.get(meanwhile[0], 0) is not None:
                 disturbed(WRITERS[form], lambda _, put=put, act=meanwhile: put(*act), patch, {"counts"})
             written.write("table", pa.Table.from_pylist(rows, CHANGES), batch)
         change(there, ours)
