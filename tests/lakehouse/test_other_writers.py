@@ -296,7 +296,7 @@ def test_the_later_commit_of_a_row_counts(
     for batch, (first, meanwhile, ours) in enumerate(turns):
         if first is not None:
             put(*first)
-        if is_compacted:
+        if is_compacted and there:  # PyIceberg warns of a table without rows
             other.compacts("counts")
         rows = [{"key": key, "value": value, DELETED: value is None} for key, value in ours.items()]
         with pytest.MonkeyPatch.context() as patch:
