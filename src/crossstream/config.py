@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -371,3 +372,27 @@ def _refusal(
     what: str, next: str, where: dict[str, Any] | None = None, *, code: str = "CS-201"
 ) -> ConfigError:
     return ConfigError(what, code=code, where=caller_location() if where is None else where, next=next)
+
+
+@contextmanager
+def needs(extra: str, setting: str) -> Iterator[None]:
+    """Raises `ConfigError` CS-201 where an import of ``extra`` fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{setting} needs the package {error.name}, which is not installed",
+            code="CS-201",
+            where={"setting": setting},
+            next=f'install it: pip install "crossstream[{extra}]"',
+        ) from error
+
+
+def not_opened(setting: str, host: str, port: int, error: OSError) -> ConfigError:
+    """The error of a port that is taken, or of a host that is not one of this machine."""
+    return ConfigError(
+        f"{setting}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}",
+        code="CS-201",
+        where={"setting": setting},
+        next=f"give another {setting}, or stop what uses it",
+    )

@@ -70,7 +70,7 @@ def to_milliseconds(
     return milliseconds
 
 
-def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> float:
+def to_timeout(duration: timedelta | float | str) -> float:
     """Converts ``duration`` to seconds to wait; a number means seconds, as in Python's threads.
 
     The result is at least 0, and at most what a thread can wait. Raises `ConfigError` CS-210 for anything else.
@@ -83,7 +83,7 @@ def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> floa
         how = (
             'write a number of seconds, a timedelta, or a string such as "10 seconds" or "1 hour 30 minutes"'
         )
-        raise _refusal(ConfigError, f"{name} is not a duration: {duration!r}", how)
+        raise _refusal(ConfigError, f"timeout is not a duration: {duration!r}", how)
     return float(min(max(seconds, 0), TIMEOUT_MAX))
 
 
@@ -106,12 +106,12 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     return int(timestamp)
 
 
-def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
+def to_record_timestamp(timestamp: Timestamp) -> int:
     """As `to_timestamp`, for records: also refuses one later than `LATEST`."""
-    milliseconds = to_timestamp(timestamp, name)
+    milliseconds = to_timestamp(timestamp)
     if milliseconds > LATEST:
         raise ConfigError(
-            f"{name} is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
+            f"timestamp is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
             code="CS-201",
             where=caller_location(),
             next="pass milliseconds since the epoch, not a finer unit",

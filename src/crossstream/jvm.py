@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crossstream.cache import cache_directory
-from crossstream.java import java_command
+from crossstream.machine import cache_directory, java_command
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",

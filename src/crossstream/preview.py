@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -55,23 +56,19 @@ def preview(handle: Previewable, rows: int, config: StreamsConfig) -> pl.DataFra
         stream.process(lambda: _Collector(records), named=Named("preview.rows"))
     topology = draft.finish()
     connection = _connection_of(config)
-    log, reader = connection.log(), connection.reader()
     driver = TopologyTestDriver(
         topology,
         commit_every=ONE_BATCH,
         deserialization_errors=config.deserialization_errors,
         processing_errors=config.processing_errors,
     )
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
         known = log.topics()
         for topic in _topics_of(draft, known):
             driver._pipe(topic, _head(topic, known, rows, log, reader), None)
         driver.commit()
         if isinstance(handle, GlobalKTable):
             records = _rows_of(driver.get_key_value_store(name))
-    finally:
-        reader.close()
-        log.close()
     return _frame(_last_of_keys(records) if isinstance(handle, KTable) else records)
 
 

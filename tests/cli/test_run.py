@@ -51,12 +51,7 @@ def test_figures_are_sums_and_a_rate():
     figures = Figures(started=100.0)
     figures.add(progress(0, 10), 101.0)
     figures.add(progress(1, 30), 104.0)
-    assert (figures.rows, figures.batches, figures.rows_in, figures.rows_out) == (
-        40,
-        2,
-        {"products": 40},
-        {"sink": 80},
-    )
+    assert (figures.rows, figures.rows_in, figures.rows_out) == (40, {"products": 40}, {"sink": 80})
     assert (figures.matched, figures.unmatched) == ({"join": 40}, {"join": 2})
     assert figures.rows_per_second(104.0) == 10.0
     assert figures.rows_per_second(112.0) == 3.0
@@ -432,8 +427,9 @@ def test_waiting_ends_when_asked():
 def test_a_second_signal_ends_at_once():
     program = (
         "import os, signal, time\n"
+        "from crossstream.cli.restarts import on_signals\n"
         "from crossstream.cli.run import Interrupts\n"
-        "with Interrupts(lambda: print('first', flush=True)):\n"
+        "with on_signals(Interrupts(lambda: print('first', flush=True)).handle):\n"
         "    print('ready', flush=True)\n"
         "    time.sleep(30)\n"
         "    time.sleep(30)\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.loading import load
-from crossstream.cli.run import settled
+from crossstream.cli.loading import load, settled
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError
 from tests.cli.cases import APP, app_file

@@ -15,7 +15,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.arguments import SERDES, make_parser
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.options import SERDES
 from tests.cli.cases import ENVIRONMENT, ROOT, app_file, call, start
 
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark", "confluent_kafka", "grpc", "rich", "msgspec")

@@ -138,3 +138,12 @@ def test_protobuf_is_made_by_protoc(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_subject(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["types", "mock://printed", "nothing"]) == 1
     assert "CS-421" in capsys.readouterr().err
+
+
+def test_an_empty_list_is_the_default_of_a_field_with_another_name() -> None:
+    lines = {"type": "array", "items": {"type": "string"}, "default": []}
+    schema = {"type": "object", "title": "Order", "properties": {"line-items": lines, "tags": lines}}
+    made: dict[str, Any] = {}
+    exec(module_of(Registered(1, "JSON", json.dumps(schema)), "orders-value"), made)
+    order = made["Order"]()
+    assert (order.line_items, order.tags) == ([], [])

@@ -53,7 +53,7 @@ def test_every_setting_is_in_the_docstring_and_on_a_page() -> None:
 
 
 def test_every_field_of_progress_is_on_the_page_for_operations() -> None:
-    from crossstream.spark.progress import Progress
+    from crossstream.metrics.observation import Progress
 
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert {name for name in Progress.__dataclass_fields__ if f"`{name}`" not in text} == set()

@@ -14,9 +14,8 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.filetopics import FileTopics
-from crossstream.metrics.observation import Running
+from crossstream.metrics.observation import Progress, Running
 from crossstream.spark.notebook import html_of, show_live
-from crossstream.spark.progress import Progress
 from tests.cli.cases import call
 
 JSON = cs.Consumed(key=serdes.string(), value=serdes.json())

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from crossstream.demo import cdc
-from crossstream.demo.cdc import Parts
-from crossstream.demo.postgres import find_postgres
+from crossstream.demo.cdc import Parts, find_postgres
 from crossstream.errors import SourceError
 from crossstream.kafka import broker, servers
 from crossstream.kafka.background import find_java

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 import crossstream as cs
-from crossstream.metrics.observation import BOUNDS, skew_of
+from crossstream.metrics.observation import BOUNDS, Progress, skew_of
 from crossstream.metrics.table import METRICS, prometheus_names
 from crossstream.metrics.watch import Live, Watch
-from crossstream.spark.progress import Progress
 from tests.faults.one_process import OneProcess, streams
 from tests.metrics.shop import config_of, shop, write
 

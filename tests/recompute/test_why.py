@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream.recompute.pool import Pool
-from crossstream.recompute.why import Step, minimised
+from crossstream.recompute.reason import Step
+from crossstream.recompute.why import minimised
 from tests.faults.one_process import process, streams
 from tests.recompute.world import BOTH, JSON, TEXT, Item, World, promotions, to_batch
 

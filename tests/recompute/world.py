@@ -14,8 +14,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.filetopics import FileTopics
 from crossstream.planning.planner import plan_topology
+from crossstream.recompute.reason import Why
 from crossstream.recompute.verify import Verified, verify_results
-from crossstream.recompute.why import Why, why
+from crossstream.recompute.why import why
 from crossstream.records import PRODUCER_RECORDS
 from tests.faults.one_process import process
 

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crossstream.cli.arguments import WRONG_USAGE, make_parser
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.options import WRONG_USAGE
 from crossstream.errors import CrossStreamError, type_and_text
 
 

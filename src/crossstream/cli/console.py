@@ -48,6 +48,15 @@ def say(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """How many there are of something.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def shortest(path: str | Path) -> str:
     """A path as short as it can be typed here."""
     relative = os.path.relpath(path)

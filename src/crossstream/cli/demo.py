@@ -9,18 +9,30 @@ import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from crossstream.cli.console import SparkOutput, aligned, is_terminal, make_console, own_stdout, shortest
+from crossstream.cli.console import (
+    SparkOutput,
+    aligned,
+    counted,
+    is_terminal,
+    make_console,
+    own_stdout,
+    shortest,
+)
 from crossstream.cli.loading import load
-from crossstream.demo import STEPS, Market, Outcome, Step, Table
+from crossstream.demo import STEPS, Market, Outcome, Step
 from crossstream.errors import ConfigError
 from crossstream.kafka import broker
+
+if TYPE_CHECKING:
+    from crossstream.spark import SparkStreams
 
 Waiting = Callable[[str], AbstractContextManager[Any]]
 """Shows a text while something takes its time."""
@@ -78,13 +90,20 @@ def running_market(
     assert loaded.config is not None
     connection = connection_of(loaded.config)
     assert connection is not None
-    output = SparkOutput(show, folder.log, everything=debug)
     app = SparkStreams(loaded.topology, loaded.config)
     market = Market(connection, app, suffix)
-    try:
+    output = SparkOutput(show, folder.log, everything=debug)
+    with on_spark(app, output, waiting):
         with waiting("Starting Spark on this machine"), output.inherited():
             market.open()
         yield market
+
+
+@contextmanager
+def on_spark(app: SparkStreams, output: SparkOutput, waiting: Waiting) -> Iterator[None]:
+    """Stops the application after the block, which starts it."""
+    try:
+        yield
         with waiting("Stopping Spark"):
             app.stop()
     finally:
@@ -162,8 +181,12 @@ HEAD = ("", "key", "product", "price", "shop", "")
 RIGHT = (False, False, False, True, False, False)
 Kind = Literal["same", "new", "changed", "gone"]
 MARKS: dict[Kind, str] = {"same": "", "new": "+", "changed": "~", "gone": "-"}
-NOTES: dict[Kind, str] = {"same": "", "new": "new", "gone": "deleted"}
+NOTES: dict[Kind, str] = {"same": "", "new": "new", "changed": "", "gone": "deleted"}
 STYLES: dict[Kind, str] = {"same": "", "new": "green", "changed": "yellow", "gone": "red"}
+
+
+Rows = Mapping[Any, Sequence[Any]]
+"""The fields of each key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +197,23 @@ class Line:
     cells: tuple[str, ...]
 
 
-def compared(before: Table, after: Table) -> list[Line]:
+def compared(before: Rows, after: Rows) -> list[Line]:
     """The rows before and after some changes, by key."""
     return [_line(key, before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
 
 
-def _line(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Line:
+def _line(key: Any, old: Sequence[Any] | None, new: Sequence[Any] | None) -> Line:
     kind: Kind = "same" if old == new else "new" if old is None else "gone" if new is None else "changed"
-    row = new if new is not None else old or {}
-    note = f"was {_difference(old or {}, row)}" if kind == "changed" else NOTES[kind]
-    return Line(kind, (MARKS[kind], key, row["product"], f"{row['price']:.2f}", row["shop"], note))
+    note = NOTES[kind]
+    if old is not None and new is not None:
+        changed = [cell_of(was) for was, now in zip(old, new, strict=True) if was != now]
+        note = f"was {', '.join(changed)}" if changed else ""
+    return Line(kind, (MARKS[kind], str(key), *map(cell_of, new or old or ()), note))
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    changed = [value for name, value in old.items() if value != new[name]]
-    return ", ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in changed)
+def cell_of(value: Any) -> str:
+    """A cell of a table of the demo."""
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float | Decimal) else str(value)
 
 
 class DemoView:
@@ -226,23 +251,26 @@ class DemoView:
     def show(self, step: Step, outcome: Outcome) -> None:
         """The table after a step."""
         self.say()
-        lines = compared(outcome.before, outcome.after)
-        text = aligned(HEAD, [line.cells for line in lines], RIGHT).splitlines()
-        for row, style in zip(text, ["bold", "dim", *(STYLES[line.kind] for line in lines)], strict=True):
-            self.say(f"   {row}".rstrip(), style)
-        rows = f"{_many(outcome.records, 'record')} in, {_many(outcome.results, 'result')} out"
+        before, after = (
+            {key: list(row.values()) for key, row in table.items()}
+            for table in (outcome.before, outcome.after)
+        )
+        self.table(HEAD, compared(before, after), RIGHT)
+        rows = f"{counted(outcome.records, 'record')} in, {counted(outcome.results, 'result')} out"
         self.say(f"   batch {outcome.batch}: {rows}, {outcome.seconds:.2f} s", "dim")
         self.say(f"   {step.remark}")
         self.pause()
+
+    def table(self, head: Sequence[str], lines: Sequence[Line], to_right: Sequence[bool]) -> None:
+        """Rows in the colours of their changes."""
+        text = aligned(head, [line.cells for line in lines], to_right).splitlines()
+        for row, style in zip(text, ["bold", "dim", *(STYLES[line.kind] for line in lines)], strict=True):
+            self.say(f"   {row}".rstrip(), style)
 
     def pause(self) -> None:
         """Time to read, on a terminal."""
         if self._terminal:
             time.sleep(PAUSE_SECONDS)
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 MARK = ".crossstream-demo"
@@ -318,8 +346,7 @@ class DemoFolder:
 
     def write_shop(self) -> None:
         """Writes the application of the demo with Postgres."""
-        text = files("crossstream.demo").joinpath("shop.py").read_text(encoding="utf-8")
-        self.shop.write_text(text, encoding="utf-8")
+        self.shop.write_bytes(files("crossstream.demo").joinpath("shop.py").read_bytes())
 
 
 def _replaced(text: str, old: str, new: str) -> str:

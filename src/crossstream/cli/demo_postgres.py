@@ -9,7 +9,7 @@ import textwrap
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 from crossstream import serdes
 from crossstream.cli.console import SparkOutput, aligned, own_stdout, shortest
-from crossstream.cli.demo import MARKS, NOTES, STYLES, DemoFolder, DemoView, Kind, command
+from crossstream.cli.demo import DemoFolder, DemoView, cell_of, command, compared, on_spark
 from crossstream.cli.loading import load
 from crossstream.demo import cdc
-from crossstream.demo.cdc import Parts
-from crossstream.demo.postgres import Postgres
+from crossstream.demo.cdc import Parts, Postgres
 from crossstream.kafka import KafkaConnection
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicPartition
@@ -128,18 +127,11 @@ def running(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool) ->
     output = SparkOutput(view.say, folder.log, everything=debug)
     log = KafkaConnection(parts.broker.bootstrap_servers).log()
     app = SparkStreams(loaded.topology, replace(loaded.config, state_dir=folder.state, partitions=2))
-    try:
+    with closing(log), on_spark(app, output, view.waiting):
         log.create_topic(RESULT, 1)
         with view.waiting("Starting the application on Spark, on this machine"), output.inherited():
             app.start()
         yield Result(parts, app, log)
-        with view.waiting("Stopping Spark"):
-            app.stop()
-    finally:
-        with suppress(Exception):  # the first error is the one to report
-            app.stop()
-        log.close()
-        output.close()
 
 
 @dataclass(slots=True)
@@ -169,9 +161,8 @@ class Result:
             seconds = time.monotonic() - began
             if (ends != known and read and self.table == wanted) or seconds > FOLLOW_SECONDS:
                 return self.table, self.table == wanted, seconds
-            if not self.app.await_termination(0.02):
-                continue
-            return self.table, False, seconds
+            if self.app.await_termination(0.02):
+                return self.table, False, seconds
 
 
 def joined(postgres: Postgres) -> Table:
@@ -185,16 +176,12 @@ def joined(postgres: Postgres) -> Table:
 def table_of(parts: Parts) -> Table:
     """The result topic, read from its beginning: the last record of each key."""
     connection = KafkaConnection(parts.broker.bootstrap_servers)
-    log, reader = connection.log(), connection.reader()
     last: dict[bytes, bytes | None] = {}
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
         partition = TopicPartition(RESULT, 0)
         end = log.end_offsets([partition])[partition]
         for records in reader.read(OffsetRange(RESULT, 0, 0, end), 10_000):
             last.update(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
-    finally:
-        reader.close()
-        log.close()
     if not last:  # and so perhaps no schema of it
         return {}
     key = serdes.int64()
@@ -209,33 +196,13 @@ HEAD = ("", "order", "customer", "city", "amount", "")
 RIGHT = (False, True, False, False, True, False)
 
 
-def compared(before: Table, after: Table) -> list[tuple[Kind, tuple[str, ...]]]:
-    """The rows that changed, by key."""
-    lines = []
-    for order in sorted(before.keys() | after.keys()):
-        old, new = before.get(order), after.get(order)
-        if old == new:
-            continue
-        kind: Kind = "new" if old is None else "gone" if new is None else "changed"
-        was = [_shown(value) for value, now in zip(old or (), new or (), strict=False) if value != now]
-        note = f"was {', '.join(was)}" if was else NOTES[kind]
-        lines.append((kind, (MARKS[kind], str(order), *map(_shown, new or old or ()), note)))
-    return lines
-
-
-def _shown(value: object) -> str:
-    return "" if value is None else f"{value:.2f}" if isinstance(value, Decimal) else str(value)
-
-
 def _show(
     view: DemoView, before: Table, now: Table, equal: bool, seconds: float, after: str = "the COMMIT"
 ) -> None:
     """The rows that a change made, changed or deleted."""
-    lines = compared(before, now)
+    lines = [line for line in compared(before, now) if line.kind != "same"]
     if lines:
-        text = aligned(HEAD, [cells for _, cells in lines], RIGHT).splitlines()
-        for row, style in zip(text, ["bold", "dim", *(STYLES[kind] for kind, _ in lines)], strict=True):
-            view.say(f"   {row}".rstrip(), style)
+        view.table(HEAD, lines, RIGHT)
     else:
         view.say("   no row of the result changes")
     view.say(f"   {seconds:.1f} s after {after}" if equal else "   The result is not that of SQL", "dim")
@@ -251,7 +218,7 @@ def _compare(parts: Parts, view: DemoView) -> None:
     for order in sorted(wanted.keys() | found.keys()):
         one, other = wanted.get(order), found.get(order)
         note = "equal" if one == other else "in SQL alone" if other is None else "wrong in the topic"
-        rows.append(("", str(order), *map(_shown, one or other or ()), note))
+        rows.append(("", str(order), *map(cell_of, one or other or ()), note))
     for row in aligned(HEAD, rows, RIGHT).splitlines():
         view.say(f"   {row}")
     if wanted == found:

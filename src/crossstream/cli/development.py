@@ -8,8 +8,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from crossstream.cli.arguments import wrong_usage
 from crossstream.cli.console import say
+from crossstream.cli.options import wrong_usage
 from crossstream.kafka import broker, servers
 from crossstream.kafka.background import Jars
 

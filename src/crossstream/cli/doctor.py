@@ -13,6 +13,7 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Literal
 
 from crossstream.cli.console import show_table
 from crossstream.errors import CrossStreamError, type_and_text
-from crossstream.java import INSTALL, JAVA_VERSION, java_command, java_version, no_java
+from crossstream.machine import INSTALL, JAVA_VERSION, java_command, java_version, no_java
 from crossstream.storage.bucket import shown
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of
@@ -280,9 +281,8 @@ def broker(servers: str | None, patience: float = 10.0) -> Check:
             return Check("Kafka", "ok", "127.0.0.1:9092 answers")
         return Check("Kafka", "note", "none at 127.0.0.1:9092; `crossstream broker start` starts one")
     try:
-        log = KafkaConnection(servers, patience_seconds=patience).log()
-        topics = [name for name in log.topics() if not is_internal(name)]
-        log.close()
+        with closing(KafkaConnection(servers, patience_seconds=patience).log()) as log:
+            topics = [name for name in log.topics() if not is_internal(name)]
     except CrossStreamError as error:
         return Check("Kafka", "problem", f"{servers}: {error.what}", error.next or "")
     return Check("Kafka", "ok", f"{servers} answers, {len(topics)} topics")

@@ -1,4 +1,4 @@
-"""The Python file of an application: finds its topology and settings; `crossstream describe`."""
+"""The application of a command: the topology of its Python file, and its settings; `crossstream describe`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
-from crossstream.cli.arguments import refuse_without
+from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option, refuse_without
 from crossstream.cli.target import on_path, split
-from crossstream.config import StreamsConfig
+from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
+from crossstream.graph.nodes import Sink, Source
 
 NAMES = ("topology", "builder", "build")
 """Names of the topology in a file, in the order of the search."""
@@ -203,3 +204,81 @@ def _line_of(error: BaseException, file: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(file)]
     return f"{file}:{lines[-1]}" if lines else str(file)
+
+
+# -- settings -----------------------------------------------------------------------------------------------
+
+ON_ERROR = ("deserialization_errors", "processing_errors")
+CLIENTS = ("kafka", "spark")
+
+
+def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
+    """The settings to run with. Raises `ConfigError`: CS-203 without topics, and what `StreamsConfig` raises."""
+    try:
+        given = _given(arguments)
+        config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
+    except ConfigError as error:
+        raise of_option(error) from None
+    reads_topics = any(isinstance(node, Source | Sink) for node in loaded.topology)
+    if reads_topics and config.servers is None and config.topics_path is None:
+        raise no_topics(loaded.file, "reads or writes")
+    return config
+
+
+def with_topics_of(config: StreamsConfig, arguments: Namespace) -> StreamsConfig:
+    """The settings with the topics that the options name, if they do."""
+    names = [name for name in ("topics_dir", "bootstrap_servers") if getattr(arguments, name) is not None]
+    given = {name: getattr(arguments, name) for name in names}
+    try:
+        kafka = kafka_settings(arguments)
+        return _changed(config, {**given, "kafka": kafka} if kafka else given)
+    except ConfigError as error:
+        raise of_option(error) from None
+
+
+def no_topics(file: Path, reads: str = "reads") -> ConfigError:
+    """The refusal (CS-203) of an application whose topics are nowhere."""
+    return ConfigError(
+        f"the application {reads} topics, but no option or setting says where they are",
+        code="CS-203",
+        where={"file": file},
+        next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
+    )
+
+
+def _given(arguments: Namespace) -> dict[str, Any]:
+    """The options that were typed, by the names of their settings."""
+    settings = {field.name for field in fields(StreamsConfig)}
+    given = {name: value for name, value in vars(arguments).items() if name in settings and value is not None}
+    given |= {name: _on_error(given[name]) for name in ON_ERROR if name in given}
+    given |= {"kafka": kafka_settings(arguments), "spark": dict(arguments.spark)}
+    return {name: value for name, value in given.items() if value != {}}
+
+
+def _on_error(text: str) -> Any:
+    return DeadLetter(text.removeprefix(DEAD_LETTER)) if text.startswith(DEAD_LETTER) else text
+
+
+def _made(loaded: Loaded, given: dict[str, Any]) -> StreamsConfig:
+    """Settings from options alone; the file gives the application its name."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", loaded.file.stem)
+    return StreamsConfig(**{"application_id": name, **given})
+
+
+def _changed(config: StreamsConfig, given: dict[str, Any]) -> StreamsConfig:
+    """A file's settings, overridden by options; other topics or another name also reset what depends on them."""
+    if "topics_dir" in given:
+        given = {"bootstrap_servers": None, "kafka": {}, **given}
+    elif "bootstrap_servers" in given:
+        given = {"topics_dir": None, **given}
+    if "application_id" in given and _has_default_state(config):
+        given = {"state_dir": None, **given}
+    for name in CLIENTS:
+        if given.get(name):
+            given[name] = {**getattr(config, name), **given[name]}
+    return replace(config, **given)
+
+
+def _has_default_state(config: StreamsConfig) -> bool:
+    default = StreamsConfig(application_id=config.application_id).state_path
+    return Path(config.state_path) == Path(default)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.loading import load
+from crossstream.cli.loading import load, settled
 from crossstream.cli.query import state_root
-from crossstream.cli.run import settled
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.planning.planner import plan_topology
@@ -44,6 +42,20 @@ class TopicChange:
     at: dict[int, int] | str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What ``--json`` prints. ``starts``: whether the application would; ``refused``: the error, if not."""
+
+    application_id: str
+    topology_of: str
+    batch: int
+    partitions: int
+    starts: bool
+    refused: dict[str, str | None] | None
+    stores: list[StoreChange]
+    topics: list[TopicChange]
+
+
 def main(arguments: Namespace) -> int:
     """Prints what a topology keeps, loses and needs of a state; 1 if the application would refuse to start."""
     root = state_root(arguments.against)
@@ -54,20 +66,28 @@ def main(arguments: Namespace) -> int:
     plan = plan_topology(loaded.topology)
     config = settled(loaded, arguments)
     wanted = wanted_of(plan, config, found, found.partitions)
-    refusal: CrossStreamError | None = None
+    refused = None
     try:
         check_fit(found, wanted, root, committed=commit is not None)
         _check_frames(plan.topology, found, commit)
     except CrossStreamError as error:
-        refusal = error
+        refused = {"code": error.code, "what": error.what, "next": error.next}
     after = commit or Commit(-1, found.partitions)
-    stores = list(_stores(found, wanted))
-    topics = list(_topics(plan.topology, after))
+    compared = Comparison(
+        found.application_id,
+        wanted.application_id,
+        after.id,
+        after.partitions,
+        refused is None,
+        refused,
+        list(_stores(found, wanted)),
+        list(_topics(plan.topology, after)),
+    )
     if arguments.json:
-        print(to_json(_as_json(found, wanted, after, stores, topics, refusal)))
+        print(to_json(compared))
     else:
-        _show(found, after, stores, topics, refusal)
-    return 0 if refusal is None else 1
+        _show(compared)
+    return 0 if refused is None else 1
 
 
 def _stores(found: Application, wanted: Application) -> Iterator[StoreChange]:
@@ -110,62 +130,35 @@ def _check_frames(topology: Graph, found: Application, commit: Commit | None) ->
         )
 
 
-def _as_json(
-    found: Application,
-    wanted: Application,
-    commit: Commit,
-    stores: list[StoreChange],
-    topics: list[TopicChange],
-    refusal: CrossStreamError | None,
-) -> dict[str, Any]:
-    refused = None if refusal is None else {"code": refusal.code, "what": refusal.what, "next": refusal.next}
-    return {
-        "application_id": found.application_id,
-        "topology_of": wanted.application_id,
-        "batch": commit.id,
-        "partitions": commit.partitions,
-        "starts": refusal is None,
-        "refused": refused,
-        "stores": [asdict(one) for one in stores],
-        "topics": [asdict(one) for one in topics],
-    }
-
-
-def _show(
-    found: Application,
-    commit: Commit,
-    stores: list[StoreChange],
-    topics: list[TopicChange],
-    refusal: CrossStreamError | None,
-) -> None:
-    say(f"{found.application_id} after batch {commit.id}, {commit.partitions} state partitions")
-    if stores:
+def _show(found: Comparison) -> None:
+    say(f"{found.application_id} after batch {found.batch}, {found.partitions} state partitions")
+    if found.stores:
         show_table(
             ["store", "state", "was", "is"],
-            [[one.store, one.change, one.was or "-", one.is_now or "-"] for one in stores],
+            [[one.store, one.change, one.was or "-", one.is_now or "-"] for one in found.stores],
         )
-    if topics:
+    if found.topics:
         show_table(
             ["topic", "position", "source", "at"],
-            [[one.topic, one.change, one.source or "-", _place(one.at)] for one in topics],
+            [[one.topic, one.change, one.source or "-", _place(one.at)] for one in found.topics],
         )
-    if refusal is None:
-        say("the application starts on this state" + _notes(commit, stores, topics))
+    if found.refused is None:
+        say("the application starts on this state" + _notes(found))
         return
-    say(f"the application would not start on this state: [{refusal.code}] {refusal.what}")
-    say(f"next: {refusal.next}")
+    say(f"the application would not start on this state: [{found.refused['code']}] {found.refused['what']}")
+    say(f"next: {found.refused['next']}")
     say(
         "A second application can compute everything from the topics beside the first, with new output topics."
     )
 
 
-def _notes(commit: Commit, stores: list[StoreChange], topics: list[TopicChange]) -> str:
+def _notes(found: Comparison) -> str:
     said = []
-    if commit.id < 0 and any(one.change != "unchanged" for one in stores):
+    if found.batch < 0 and any(one.change != "unchanged" for one in found.stores):
         said.append("nothing is committed, so every store may change")
-    if begun := [one.topic for one in topics if one.change == "begins"]:
+    if begun := [one.topic for one in found.topics if one.change == "begins"]:
         said.append(f"it reads {', '.join(begun)} from the beginning that the source names")
-    if gone := [one.topic for one in topics if one.change == "gone"]:
+    if gone := [one.topic for one in found.topics if one.change == "gone"]:
         said.append(f"it reads {', '.join(gone)} no more, and keeps what came from there")
     return f": {'; '.join(said)}" if said else ""
 

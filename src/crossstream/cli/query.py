@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from crossstream import serdes
-from crossstream.cli.arguments import refuse_without, wrong_usage
 from crossstream.cli.console import say, show_table
+from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
-from crossstream.query.text import parse_key, to_json, to_plain
+from crossstream.query.text import parse_key, rows_of, rows_of_key, to_json, to_plain
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Readable
@@ -38,7 +38,7 @@ def main(arguments: Namespace) -> int:
     if operation == "get":
         return _get(store, operands[0], arguments)
     refuse_without("get", "name a key: get KEY", arguments, "as_of_time")
-    rows = itertools.islice(_rows(store, operation, operands), arguments.max)
+    rows = itertools.islice(rows_of(store, operation, operands), arguments.max)
     if show_rows(rows, arguments.format) == 0 and arguments.format == "table":
         say(f"no rows in {arguments.store}")
     return 0
@@ -66,29 +66,12 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     if store.by_time is not None:
         drop = f"drop it: this store keeps {store.by_time.content} by time"
         refuse_without("versioned stores", drop, arguments, "as_of_time")
-    rows = _found(store, key, time)
+    rows = rows_of_key(store, key, time)
     if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
     show_rows(rows[: arguments.max], arguments.format)
     return 0
-
-
-def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tuple[Any, Any]]:
-    """The row of a key, or its records, windows or sessions."""
-    if store.by_time is not None:
-        found = store.fetch(key)
-        places = store.by_time.places(found)
-        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
-    value = store.get(key, time)
-    return [] if value is None else [(key, value)]
-
-
-def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[tuple[Any, Any]]:
-    keys = [parse_key(store.key, text) if text else None for text in operands]
-    if operation == "prefix":
-        return store.prefix(keys[0]) if keys[0] is not None else store.all()
-    return store.range(*keys) if operation == "range" else store.all()
 
 
 def _list(folder: StateRoot, arguments: Namespace) -> int:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from crossstream.cli.arguments import kafka_settings, of_option, refuse_without, wrong_usage
-from crossstream.cli.console import say, show_table
-from crossstream.cli.loading import Loaded, load
+from crossstream.cli.console import counted, say, show_table
+from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
+from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, StateError
+from crossstream.errors import StateError
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
@@ -51,9 +49,9 @@ def verify(arguments: Namespace) -> int:
     rows = sum(store.rows for store in found.stores)
     unknown = sum(store.unverifiable for store in found.stores)
     say(
-        f"batch {found.batch}: {_count(found.records, 'record')} read, {_count(rows, 'row')} compared in "
+        f"batch {found.batch}: {counted(found.records, 'record')} read, {counted(rows, 'row')} compared in "
         f"{time.monotonic() - started:.1f} s: {_differ(found.different)}"
-        + (f", {_count(unknown, 'row')} cannot be verified" if unknown else "")
+        + (f", {counted(unknown, 'row')} cannot be verified" if unknown else "")
     )
     return 1 if found.different else 0
 
@@ -63,7 +61,7 @@ def shadow(arguments: Namespace) -> int:
     loaded, started = load(arguments.file), time.monotonic()
     connection, settings = inputs_of(loaded, arguments)
     if connection is None:
-        raise _no_topics(loaded.file)
+        raise no_topics(loaded.file)
     chosen = getattr(arguments, "as")
     found = compare_topics(
         plan_topology(loaded.topology),
@@ -76,8 +74,8 @@ def shadow(arguments: Namespace) -> int:
     _show(found.found, arguments, found.against, "ours")
     kind = "the last record of each key" if found.as_table else "all records of each key"
     say(
-        f"{found.against} ({_count(found.their_records, 'record')}) and {found.topic} "
-        f"({_count(found.our_records, 'record')}), {kind}: {_count(found.found.rows, 'row')} compared in "
+        f"{found.against} ({counted(found.their_records, 'record')}) and {found.topic} "
+        f"({counted(found.our_records, 'record')}), {kind}: {counted(found.found.rows, 'row')} compared in "
         f"{time.monotonic() - started:.1f} s: {_differ(found.found.different)}"
     )
     return 1 if found.found.different else 0
@@ -97,7 +95,7 @@ def why(arguments: Namespace) -> int:
         return _course(root, name, text, arguments)
     loaded = load(file[0])
     plan = plan_topology(loaded.topology)
-    store = next((one for one in plan.stores.values() if one.public == name), None)
+    store = store_named(plan, name)
     serde = loaded.topology[name].key if store is None and name in loaded.topology.nodes else None
     key = parse_key(serde if store is None else store.key, text)
     if arguments.start is not None:
@@ -155,30 +153,11 @@ def _window(store: StoreReader, key: Any, start: int) -> Windowed:
 
 def inputs_of(loaded: Loaded, arguments: Namespace) -> tuple[TopicConnection | None, Settings]:
     """Where the topics are, and what is done with bad records: of the file's ``config``, and of the options."""
-    try:
-        config = loaded.config or StreamsConfig(application_id="recompute")
-        kafka = kafka_settings(arguments)
-        if arguments.topics_dir is not None:
-            config = replace(config, topics_dir=arguments.topics_dir, bootstrap_servers=None, kafka={})
-        elif arguments.bootstrap_servers is not None:
-            config = replace(config, bootstrap_servers=arguments.bootstrap_servers, topics_dir=None)
-        if kafka:
-            config = replace(config, kafka={**config.kafka, **kafka})
-    except ConfigError as error:
-        raise of_option(error) from None
+    config = with_topics_of(loaded.config or StreamsConfig(application_id="recompute"), arguments)
     connection = connection_of(config)
     if connection is None and any(getattr(node, "topics", ()) for node in loaded.topology):
-        raise _no_topics(loaded.file)
+        raise no_topics(loaded.file)
     return connection, settings_of(config)
-
-
-def _no_topics(file: Path) -> ConfigError:
-    return ConfigError(
-        "the application reads topics, but no option or setting says where they are",
-        code="CS-203",
-        where={"file": file},
-        next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
-    )
 
 
 def _show(compared: Compared, arguments: Namespace, theirs: str, ours: str) -> None:
@@ -197,7 +176,7 @@ def _show(compared: Compared, arguments: Namespace, theirs: str, ours: str) -> N
         show_table(head, cells)
     different = compared.different + compared.unverifiable
     if different > len(rows):
-        say(f"{compared.name}: {_count(different - len(rows), 'more row')} that differ")
+        say(f"{compared.name}: {counted(different - len(rows), 'more row')} that differ")
     if different:
         for note in compared.notes:
             say(f"note: {compared.name}: {note}")
@@ -216,8 +195,4 @@ def _cell(value: Any) -> str:
 
 
 def _differ(rows: int) -> str:
-    return "all are the same" if rows == 0 else f"{_count(rows, 'row')} differ{'s' if rows == 1 else ''}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return "all are the same" if rows == 0 else f"{counted(rows, 'row')} differ{'s' if rows == 1 else ''}"

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from crossstream.cli.console import say
 
@@ -25,6 +27,25 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before the second restart in a row; each later one waits twice as long. The first comes at once."""
 PARENT = "CROSSSTREAM_RESTARTS"
 """The environment variable by which a process knows the one that starts it again."""
+
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+def take_signals(handler: Handler) -> dict[int, Any]:
+    """Gives a handler the signals to stop; the handlers before."""
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextmanager
+def on_signals(handler: Handler) -> Iterator[None]:
+    """In this block the handler gets the signals to stop."""
+    before = take_signals(handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def is_supervised() -> bool:
@@ -52,12 +73,8 @@ class _Supervisor:
         self._stopped = threading.Event()
 
     def run(self) -> int:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with on_signals(self._stop):
             return self._run()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _run(self) -> int:
         left, pause = self.restarts, 0.0

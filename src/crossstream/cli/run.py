@@ -5,28 +5,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
-import re
-import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import FrameType
 
-from crossstream.cli.arguments import DEAD_LETTER, kafka_settings, of_option
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
-from crossstream.cli.loading import Loaded, load
-from crossstream.cli.restarts import TEMPORARY, is_orphaned
+from crossstream.cli.loading import Loaded, load, settled
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals, take_signals
 from crossstream.cli.views import View, make_view
-from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.errors import ConfigError, CrossStreamError
-from crossstream.graph.nodes import Sink, Source
+from crossstream.config import StreamsConfig
+from crossstream.errors import CrossStreamError
 from crossstream.jvm import EarlyJvm
 from crossstream.spark import SparkStreams
 from crossstream.spark.errors import is_temporary
@@ -89,12 +82,13 @@ def _check_folders(config: StreamsConfig) -> None:
 
 def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutput, *, once: bool) -> None:
     view.starting()
-    with Interrupts(view.stopping) as interrupts:
+    interrupts = Interrupts(view.stopping)
+    with on_signals(interrupts.handle):
         try:
             try:
                 with output.inherited():
                     app.start()
-                interrupts.install()
+                take_signals(interrupts.handle)  # the SparkContext took SIGINT for itself
                 view.started(_title(config, app), app)
                 _wait(app, interrupts.asked, once=once)
             except KeyboardInterrupt:
@@ -175,102 +169,23 @@ def _title(config: StreamsConfig, app: SparkStreams) -> str:
     return "\n".join([config.application_id, ", ".join(parts), *([", ".join(pages)] if pages else [])])
 
 
-ON_ERROR = ("deserialization_errors", "processing_errors")
-CLIENTS = ("kafka", "spark")
-
-
-def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
-    """The settings to run with. Raises `ConfigError`: CS-203 without topics, and what `StreamsConfig` raises."""
-    try:
-        given = _given(arguments)
-        config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
-    except ConfigError as error:
-        raise of_option(error) from None
-    reads_topics = any(isinstance(node, Source | Sink) for node in loaded.topology)
-    if reads_topics and config.servers is None and config.topics_path is None:
-        raise ConfigError(
-            "the application reads or writes topics, but no option or setting says where they are",
-            code="CS-203",
-            where={"file": loaded.file},
-            next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
-        )
-    return config
-
-
-def _given(arguments: Namespace) -> dict[str, Any]:
-    """The options that were typed, by the names of their settings."""
-    settings = {field.name for field in dataclasses.fields(StreamsConfig)}
-    given = {name: value for name, value in vars(arguments).items() if name in settings and value is not None}
-    given |= {name: _on_error(given[name]) for name in ON_ERROR if name in given}
-    given |= {"kafka": kafka_settings(arguments), "spark": dict(arguments.spark)}
-    return {name: value for name, value in given.items() if value != {}}
-
-
-def _on_error(text: str) -> Any:
-    return DeadLetter(text.removeprefix(DEAD_LETTER)) if text.startswith(DEAD_LETTER) else text
-
-
-def _made(loaded: Loaded, given: dict[str, Any]) -> StreamsConfig:
-    """Settings from options alone; the file gives the application its name."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", loaded.file.stem)
-    return StreamsConfig(**{"application_id": name, **given})
-
-
-def _changed(config: StreamsConfig, given: dict[str, Any]) -> StreamsConfig:
-    """A file's settings, overridden by options; other topics or another name also reset what depends on them."""
-    if "topics_dir" in given:
-        given = {"bootstrap_servers": None, "kafka": {}, **given}
-    elif "bootstrap_servers" in given:
-        given = {"topics_dir": None, **given}
-    if "application_id" in given and _has_default_state(config):
-        given = {"state_dir": None, **given}
-    for name in CLIENTS:
-        if given.get(name):
-            given[name] = {**getattr(config, name), **given[name]}
-    return dataclasses.replace(config, **given)
-
-
-def _has_default_state(config: StreamsConfig) -> bool:
-    default = StreamsConfig(application_id=config.application_id).state_path
-    return Path(config.state_path) == Path(default)
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ENDED = 130
 """The exit code after a second signal."""
 
 
+@dataclass(frozen=True, slots=True)
 class Interrupts:
-    """Handles the signals inside a ``with`` block, in the main thread.
+    """The first signal sets ``asked`` and calls ``on_first``. The second ends the process at once.
 
-    The first signal sets ``asked`` and calls ``on_first``. The second ends the process at once: the next start
-    repeats the batch that was running.
+    Then the next start repeats the batch that was running.
     """
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
-        self.asked = threading.Event()
-        self._on_first = on_first
-        self._before: dict[int, Any] = {}
+    on_first: Callable[[], None]
+    asked: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Interrupts:
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        self.install()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def install(self) -> None:
-        """Takes the signals; needed again after a SparkContext was made, which takes SIGINT for itself."""
-        for number in SIGNALS:
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked.is_set():
             say("\nended; the next start repeats the batch that was running")
             os._exit(ENDED)
         self.asked.set()
-        self._on_first()
+        self.on_first()

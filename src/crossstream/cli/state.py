@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream import serdes
-from crossstream.cli.console import say, show_table
+from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.query import headline, state_root
 from crossstream.config import StreamsConfig, check_most_partitions
 from crossstream.errors import StateError
@@ -86,8 +86,8 @@ def rescale(arguments: Namespace) -> int:
     finally:
         log.unlock()
     say(
-        f"partitions: {before.partitions} -> {arguments.partitions}, {_count(len(done.commit.versions), 'store')}, "
-        f"{_count(done.rows, 'row')}, {_size(done.size)}, in {time.monotonic() - started:.1f} s"
+        f"partitions: {before.partitions} -> {arguments.partitions}, {counted(len(done.commit.versions), 'store')}, "
+        f"{counted(done.rows, 'row')}, {_size(done.size)}, in {time.monotonic() - started:.1f} s"
     )
     if done.commit.id >= 0:
         say(f"this is batch {done.commit.id}; older ones keep their partitions while they are retained")
@@ -127,7 +127,7 @@ def fork(arguments: Namespace) -> int:
 def _say_copied(what: str, done: Copied, started: float) -> None:
     copied = done.files - done.linked
     how = [
-        f"{_count(number, 'file')} {verb}" for number, verb in ((done.linked, "linked"), (copied, "copied"))
+        f"{counted(number, 'file')} {verb}" for number, verb in ((done.linked, "linked"), (copied, "copied"))
     ]
     said = ", ".join(text for text, number in zip(how, (done.linked, copied), strict=True) if number)
     say(
@@ -247,7 +247,7 @@ def _say_leftovers(names: Sequence[str]) -> None:
     if not names:
         return
     say(
-        f"{_count(len(names), 'file')} of no batch, left over or being written; the next start deletes leftovers:"
+        f"{counted(len(names), 'file')} of no batch, left over or being written; the next start deletes leftovers:"
     )
     for name in names[:SHOWN]:
         say(f"  {name}")
@@ -256,13 +256,9 @@ def _say_leftovers(names: Sequence[str]) -> None:
 
 
 def _say_verified(found: Verified, seconds: float) -> None:
-    checked = (_count(found.files, "file"), _size(found.size), _count(found.rows, "row"))
-    result = _count(len(found.problems), "problem") if found.problems else "no problems"
+    checked = (counted(found.files, "file"), _size(found.size), counted(found.rows, "row"))
+    result = counted(len(found.problems), "problem") if found.problems else "no problems"
     say(f"{_batches(found.batches)}: {', '.join(checked)} checked in {seconds:.1f} s, {result}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _size(size: int) -> str:

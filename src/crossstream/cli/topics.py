@@ -8,6 +8,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from io import FileIO
 from typing import Any
@@ -15,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.cli.arguments import WINDOWED, duration, kafka_settings, of_option, wrong_usage
-from crossstream.cli.console import say, show_table
+from crossstream.cli.console import counted, say, show_table
+from crossstream.cli.options import WINDOWED, duration, kafka_settings, of_option, wrong_usage
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
@@ -58,16 +59,19 @@ def write(arguments: Namespace) -> int:
     finally:
         writer.close()
         log.close()
-        say(f"{written:,} record{'' if written == 1 else 's'} written to {arguments.topic}")
+        say(f"{counted(written, 'record')} written to {arguments.topic}")
     return 0
 
 
 def read(arguments: Namespace) -> int:
     """Prints records as JSON lines, partition by partition; with ``--follow`` then waits for new ones."""
     connection = _connection_of(arguments)
-    log, reader = connection.log(), connection.reader()
     lines, left = _json_lines(arguments), arguments.max
-    try:
+    with (
+        closing(connection.log()) as log,
+        closing(connection.reader()) as reader,
+        suppress(KeyboardInterrupt),
+    ):
         for tp, records in _records(arguments, log, reader):
             if left is not None:
                 records = records.slice(0, left)
@@ -76,23 +80,15 @@ def read(arguments: Namespace) -> int:
                 print(line)
             if left == 0:
                 break
-    except KeyboardInterrupt:
-        pass  # the way to end --follow
-    finally:
-        reader.close()
-        log.close()
     return 0
 
 
 def list_topics(arguments: Namespace) -> int:
     """Prints the topics, without Kafka's internal ones."""
-    log = _connection_of(arguments).log()
-    try:
+    with closing(_connection_of(arguments).log()) as log:
         topics = {name: count for name, count in log.topics().items() if not is_internal(name)}
         partitions = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
         begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
-    finally:
-        log.close()
     held = {topic: sum(ends[p] - begins[p] for p in partitions if p.topic == topic) for topic in topics}
     if arguments.format == "json":
         for topic, count in topics.items():
@@ -107,28 +103,22 @@ def list_topics(arguments: Namespace) -> int:
 
 def create(arguments: Namespace) -> int:
     """Creates topics; one that exists already is an error."""
-    log = _connection_of(arguments).log()
-    try:
+    with closing(_connection_of(arguments).log()) as log:
         for topic in arguments.topic:
             log.create_topic(topic, arguments.partitions, dict(arguments.config))
             say(f"{topic} created, partitions: {arguments.partitions}")
-    finally:
-        log.close()
     return 0
 
 
 def delete(arguments: Namespace) -> int:
     """Deletes topics; one that does not exist is an error, before any is deleted."""
-    log = _connection_of(arguments).log()
-    try:
+    with closing(_connection_of(arguments).log()) as log:
         topics = log.topics()
         for topic in arguments.topic:
             _partitions_of(topics, topic, arguments)
         for topic in arguments.topic:
             log.delete_topic(topic)
             say(f"{topic} deleted")
-    finally:
-        log.close()
     return 0
 
 

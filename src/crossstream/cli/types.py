@@ -69,37 +69,35 @@ class Written:
 
     def record(self, name: str, doc: str, fields: Iterable[tuple[str, str, str | None]]) -> None:
         """``fields``: name, type and default (text, or None) of each."""
-        lines, renamed = [], False
-        for given, kind, default in fields:
-            safe = _identifier(given)
-            if safe != given:
-                renamed = True
-                more = "" if default is None else f", default={default}"
-                default = f"msgspec.field(name={given!r}{more})"
-            lines.append(f"    {safe}: {kind}" + ("" if default is None else f" = {default}"))
-        if renamed:
+        named = [(_identifier(given), given, kind, default) for given, kind, default in fields]
+        if any(safe != given for safe, given, *_ in named):
             self.imports.add(("", "msgspec"))
-            head = f"class {name}(msgspec.Struct, kw_only=True):"
-            lines = [
-                line.replace("= field(default_factory", "= msgspec.field(default_factory") for line in lines
-            ]
+            field, head = "msgspec.field", f"class {name}(msgspec.Struct, kw_only=True):"
         else:
             self.use("dataclasses", "dataclass")
-            if any("field(default_factory" in line for line in lines):
-                self.use("dataclasses", "field")
-            head = f"@dataclass(kw_only=True)\nclass {name}:"
-        text = [f'    """{_doc(doc)}"""', ""] if doc else []
-        self._put(name, "\n".join([head, *text, *(lines or ["    pass"])]))
+            field, head = "field", f"@dataclass(kw_only=True)\nclass {name}:"
+        lines = []
+        for safe, given, kind, default in named:
+            settings = [] if safe == given else [f"name={given!r}"]
+            if default in FACTORIES:
+                settings.append(f"default_factory={FACTORIES[default]}")
+                if field == "field":
+                    self.use("dataclasses", "field")
+            elif settings and default is not None:
+                settings.append(f"default={default}")
+            value = f"{field}({', '.join(settings)})" if settings else default
+            lines.append(f"    {safe}: {kind}" + ("" if value is None else f" = {value}"))
+        self._put(name, head, doc, lines or ["    pass"])
 
     def enum(self, name: str, doc: str, symbols: list[str]) -> None:
         self.use("enum", "Enum")
-        text = [f'    """{_doc(doc)}"""', ""] if doc else []
         lines = [f"    {_identifier(one)} = {one!r}" for one in symbols]
-        self._put(name, "\n".join([f"class {name}(Enum):", *text, *lines]))
+        self._put(name, f"class {name}(Enum):", doc, lines)
 
-    def _put(self, name: str, text: str) -> None:
+    def _put(self, name: str, head: str, doc: str, lines: list[str]) -> None:
+        about = [f'    """{_doc(doc)}"""', ""] if doc else []
         del self.classes[name]
-        self.classes[name] = text
+        self.classes[name] = "\n".join([head, *about, *lines])
 
     def module(self, about: str) -> str:
         plain = [f"import {name}" for module, name in sorted(self.imports) if not module]
@@ -113,6 +111,8 @@ class Written:
         return "\n\n".join(head) + "".join(f"\n\n\n{text}" for text in self.classes.values()) + "\n"
 
 
+FACTORIES = {"[]": "list", "{}": "dict"}
+"""Defaults that are made for each record."""
 _PRIMITIVES = {
     "null": "None",
     "boolean": "bool",
@@ -203,9 +203,7 @@ def _full(name: str, namespace: str) -> str:
 
 
 def _default(value: Any) -> str | None:
-    if value in ([], {}) and not isinstance(value, bool | int | float):
-        return f"field(default_factory={type(value).__name__})"
-    return None if isinstance(value, list | dict) else repr(value)
+    return None if value and isinstance(value, list | dict) else repr(value)
 
 
 _FORMATS = {

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from crossstream.cli.console import say
 from crossstream.cli.loading import load
 from crossstream.cli.query import state_root
 from crossstream.cli.recompute import inputs_of
+from crossstream.cli.restarts import on_signals
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
-from crossstream.recompute.why import Why, why
+from crossstream.recompute.reason import Why
+from crossstream.recompute.why import why
 from crossstream.storage.root import StateRoot
 from crossstream.ui.drawing import drawing_of
 from crossstream.ui.server import Page
 from crossstream.ui.source import WHY_SECONDS, FolderSource
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE_SECONDS = 0.2
 """The wait before it looks again whether a signal came."""
 
@@ -32,16 +33,11 @@ def main(arguments: Namespace) -> int:
     asked = threading.Event()
     made = _of_file(folder, arguments)
     page = Page(arguments.host, arguments.port, made, "--port")
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in SIGNALS}
-    try:
+    with closing(page), on_signals(lambda *_: asked.set()):
         say(f"the page of {application.application_id}, until Ctrl-C:")
         print(page.address, flush=True)
         while not asked.wait(PATIENCE_SECONDS):
             pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        page.close()
     return 0
 
 

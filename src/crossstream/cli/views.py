@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TextIO
 
-from crossstream.cli.console import is_terminal, make_console, middle, say
+from crossstream.cli.console import counted, is_terminal, make_console, middle, say
 from crossstream.errors import CrossStreamError
 from crossstream.query.text import to_json
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from crossstream.metrics.observation import Running
+    from crossstream.metrics.observation import Progress, Running
     from crossstream.spark import SparkStreams
-    from crossstream.spark.progress import Progress
 
 WINDOW_SECONDS = 10.0
 """Rows per second are an average over this time."""
@@ -33,7 +32,6 @@ class Figures:
 
     started: float
     last: Progress | None = None
-    batches: int = 0
     rows: int = 0
     rows_in: Counter[str] = field(default_factory=Counter)
     rows_out: Counter[str] = field(default_factory=Counter)
@@ -44,7 +42,6 @@ class Figures:
     def add(self, progress: Progress, now: float) -> None:
         """Adds a committed batch."""
         self.last = progress
-        self.batches += 1
         self.rows += progress.rows
         for name in ("rows_in", "rows_out", "matched", "unmatched"):
             getattr(self, name).update(getattr(progress, name))
@@ -83,14 +80,10 @@ def as_line(progress: Progress, time: float) -> dict[str, Any]:
 def as_text(progress: Progress, time: float) -> str:
     """A batch as one readable line; ``time``: of its commit, in seconds since the epoch."""
     moment = datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    parts = [f"{_records(progress.rows)} in {progress.seconds:.3g} s"]
+    parts = [f"{counted(progress.rows, 'record')} in {progress.seconds:.3g} s"]
     parts += [f"{progress.lag:,} waiting"] if progress.lag else []
     parts += [f"dropped {rows:,} ({reason})" for reason, rows in progress.dropped.items()]
     return f"{moment} batch {progress.batch}: {', '.join(parts)}"
-
-
-def _records(number: int) -> str:
-    return f"{number:,} record{'' if number == 1 else 's'}"
 
 
 def make_view(form: str, out: TextIO) -> View:
@@ -291,14 +284,14 @@ def _facts(
     )
     if running is not None:
         batch, seconds = running
-        text = f"batch {batch.batch} running: {_records(batch.records)}, {seconds:,.0f} s"
+        text = f"batch {batch.batch} running: {counted(batch.records, 'record')}, {seconds:,.0f} s"
         yield fact("now", (text, ""))
     elif not ended:
         yield fact("now", ("waiting for records", ""))
     if last is None:
         return
     took = (f"{1000 * last.seconds:,.0f}", " ms")
-    yield fact("last", (f"batch {last.batch:,}", ""), (_records(last.rows), ""), took)
+    yield fact("last", (f"batch {last.batch:,}", ""), (counted(last.rows, "record"), ""), took)
     yield fact(
         "phases, ms", *((f"{last.phases[name]:,.0f}", f" {name}") for name in NAMED if name in last.phases)
     )

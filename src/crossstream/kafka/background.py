@@ -25,9 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from crossstream.cache import cache_directory
 from crossstream.errors import SourceError
-from crossstream.java import INSTALL, JAVA_VERSION, java_command, java_version, no_java
+from crossstream.machine import INSTALL, JAVA_VERSION, cache_directory, java_command, java_version, no_java
 from crossstream.storage.files import locked
 
 HOST = "127.0.0.1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -9,6 +11,37 @@ BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 30
 
 RECENT = 60
 """So many batches are kept with their phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
+
+    ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
+    ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``fan_out``: by foreign-key
+    join, the most left rows that one change of a right row met. ``warnings``: of joins whose
+    keys have not met since the start.
+    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
+    ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
+    """
+
+    batch: int = -1
+    rows: int = 0
+    seconds: float = 0.0
+    rows_in: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
+    state_rows: dict[str, int] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    lag: int = 0
+    total_rows: int = 0
+    total_dropped: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    newest: dict[str, int] = field(default_factory=dict)
+    fan_out: dict[str, int] = field(default_factory=dict)
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ process has one set of them, which reports the applications that run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -44,11 +44,10 @@ class Telemetry:
         """Records the time of a batch, and its spans, which end now."""
         from opentelemetry.trace import set_span_in_context
 
-        name = {"crossstream.application": self._application}
         self._instruments.batch.record(done.seconds, {"application": self._application})
         begun = int((done.time - done.seconds) * 1e9)
         attributes: dict[str, Any] = {
-            **name,
+            "crossstream.application": self._application,
             "crossstream.batch": done.batch,
             "crossstream.records": done.rows,
         }
@@ -84,10 +83,7 @@ class _Instruments:
             name = metric.opentelemetry + (f".{metric.unit}" if metric.name == "state" else "")
             make(name, [partial(self._measured, metric)], metric.ucum, metric.help)
 
-    def _measured(self, metric: Metric, options: CallbackOptions) -> Iterable[Measured]:
-        return list(self._samples(metric))
-
-    def _samples(self, metric: Metric) -> Iterator[Measured]:
+    def _measured(self, metric: Metric, options: CallbackOptions) -> Iterator[Measured]:
         from opentelemetry.metrics import Observation as Measured
 
         for one in list(self.applications):

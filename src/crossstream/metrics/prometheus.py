@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from crossstream.metrics.extras import needs, not_opened
+from crossstream.config import needs, not_opened
 from crossstream.metrics.observation import BOUNDS, Observation
 from crossstream.metrics.table import HISTOGRAM, METRICS
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from crossstream.metrics.observation import Observation
@@ -18,14 +19,17 @@ _UCUM = {"seconds": "s", "bytes": "By", "ratio": "1", "": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``name``: words with ``_``; ``labels``: beside ``application``, which all have."""
+    """``name``: words with ``_``; ``labels``: beside ``application``, which all have.
 
-    name: str
+    ``read``: the number, None if there is none; with labels a mapping from the values of the first one, and so on.
+    """
+
     kind: Literal["counter", "gauge"]
+    name: str
     unit: str
     help: str
-    labels: tuple[str, ...]
-    samples: Callable[[Observation], Iterable[Sample]]
+    read: Callable[[Observation], Any]
+    labels: tuple[str, ...] = ()
 
     @property
     def prometheus(self) -> str:
@@ -43,171 +47,97 @@ class Metric:
         """The unit in OpenTelemetry's form."""
         return _UCUM.get(self.unit, f"{{{self.unit.rstrip('s')}}}")
 
-
-def _one(read: Callable[[Observation], float | None]) -> Callable[[Observation], Iterator[Sample]]:
-    def samples(seen: Observation) -> Iterator[Sample]:
-        number = read(seen)
-        if number is not None:
-            yield (), number
-
-    return samples
+    def samples(self, seen: Observation) -> Iterator[Sample]:
+        """The numbers of this moment."""
+        return _flat(self.read(seen), len(self.labels))
 
 
-def _by(
-    read: Callable[[Observation], Mapping[str, Any]], scale: float = 1
-) -> Callable[..., Iterator[Sample]]:
-    def samples(seen: Observation) -> Iterator[Sample]:
-        for name, number in read(seen).items():
-            yield (name,), number / scale if scale != 1 else number
-
-    return samples
-
-
-def _by_two(
-    read: Callable[[Observation], Mapping[str, Mapping[Any, int]]],
-) -> Callable[..., Iterator[Sample]]:
-    def samples(seen: Observation) -> Iterator[Sample]:
-        for first, numbers in read(seen).items():
-            for second, number in numbers.items():
-                yield (first, str(second)), number
-
-    return samples
+def _flat(found: Any, labels: int) -> Iterator[Sample]:
+    if labels:
+        for name, inner in found.items():
+            for names, number in _flat(inner, labels - 1):
+                yield (str(name), *names), number
+    elif found is not None:
+        yield (), found
 
 
-def _status(seen: Observation) -> Iterator[Sample]:
-    for status in STATUSES:
-        yield (status,), float(seen.status == status)
+def _seconds(times: Mapping[str, int]) -> dict[str, float]:
+    return {name: milliseconds / 1000 for name, milliseconds in times.items()}
 
 
 def _running_seconds(seen: Observation) -> float:
     return 0.0 if seen.running is None else max(0.0, seen.time - seen.running.since)
 
 
+_counter, _gauge = partial(Metric, "counter"), partial(Metric, "gauge")
+
 METRICS: tuple[Metric, ...] = (
-    Metric(
-        "lag",
-        "gauge",
-        "records",
-        "records that wait in a partition",
-        ("topic", "partition"),
-        _by_two(lambda o: o.lag),
+    _gauge("lag", "records", "records that wait in a partition", lambda o: o.lag, ("topic", "partition")),
+    _counter("read", "records", "records read by the sources", lambda o: o.read),
+    _counter("written", "records", "records written by the sinks", lambda o: o.written),
+    _counter(
+        "operator_in", "records", "records that came to an operator", lambda o: o.rows_in, ("operator",)
     ),
-    Metric("read", "counter", "records", "records read by the sources", (), _one(lambda o: o.read)),
-    Metric("written", "counter", "records", "records written by the sinks", (), _one(lambda o: o.written)),
-    Metric(
-        "operator_in",
-        "counter",
-        "records",
-        "records that came to an operator",
-        ("operator",),
-        _by(lambda o: o.rows_in),
+    _counter(
+        "operator_out", "records", "records that an operator emitted", lambda o: o.rows_out, ("operator",)
     ),
-    Metric(
-        "operator_out",
-        "counter",
-        "records",
-        "records that an operator emitted",
-        ("operator",),
-        _by(lambda o: o.rows_out),
+    _counter(
+        "dropped", "records", "records dropped by an operator", lambda o: o.dropped, ("operator", "reason")
     ),
-    Metric(
-        "dropped",
-        "counter",
-        "records",
-        "records dropped by an operator",
-        ("operator", "reason"),
-        _by_two(lambda o: o.dropped),
+    _counter("dead_letter", "records", "records sent to a dead letter topic", lambda o: o.dead_letters),
+    _counter("join_matched", "rows", "rows of a join that found a partner", lambda o: o.matched, ("join",)),
+    _counter(
+        "join_unmatched", "rows", "rows of a join that found no partner", lambda o: o.unmatched, ("join",)
     ),
-    Metric(
-        "dead_letter",
-        "counter",
-        "records",
-        "records sent to a dead letter topic",
-        (),
-        _one(lambda o: o.dead_letters),
+    _counter(
+        "batch_phase", "seconds", "time of batches by phase; tasks add up", lambda o: o.phases, ("phase",)
     ),
-    Metric(
-        "join_matched",
-        "counter",
-        "rows",
-        "rows of a join that found a partner",
-        ("join",),
-        _by(lambda o: o.matched),
-    ),
-    Metric(
-        "join_unmatched",
-        "counter",
-        "rows",
-        "rows of a join that found no partner",
-        ("join",),
-        _by(lambda o: o.unmatched),
-    ),
-    Metric(
-        "batch_phase",
-        "counter",
-        "seconds",
-        "time of batches by phase; tasks add up",
-        ("phase",),
-        _by(lambda o: o.phases),
-    ),
-    Metric(
+    _gauge(
         "stream_time",
-        "gauge",
         "seconds",
         "the latest timestamp that a source read",
+        lambda o: _seconds(o.newest_read),
         ("source",),
-        _by(lambda o: o.newest_read, 1000),
     ),
-    Metric(
+    _gauge(
         "newest_result",
-        "gauge",
         "seconds",
         "the latest timestamp that a sink wrote",
+        lambda o: _seconds(o.newest_written),
         ("sink",),
-        _by(lambda o: o.newest_written, 1000),
     ),
-    Metric(
+    _gauge(
         "state",
-        "gauge",
         "rows",
         "rows of a store on disk, replaced ones among them",
+        lambda o: o.state_rows,
         ("store",),
-        _by(lambda o: o.state_rows),
     ),
-    Metric("state", "gauge", "bytes", "bytes of a store on disk", ("store",), _by(lambda o: o.state_bytes)),
-    Metric(
+    _gauge("state", "bytes", "bytes of a store on disk", lambda o: o.state_bytes, ("store",)),
+    _gauge(
         "state_skew",
-        "gauge",
         "ratio",
         "rows of the largest state partition over the mean",
+        lambda o: o.skew,
         ("store",),
-        _by(lambda o: o.skew),
     ),
-    Metric(
-        "batch_running",
-        "gauge",
-        "seconds",
-        "how long the present batch has run; 0: none runs",
-        (),
-        _one(_running_seconds),
-    ),
-    Metric(
+    _gauge("batch_running", "seconds", "how long the present batch has run; 0: none runs", _running_seconds),
+    _gauge(
         "last_batch",
-        "gauge",
         "",
         "number of the last committed batch",
-        (),
-        _one(lambda o: None if o.last is None else o.last.batch),
+        lambda o: None if o.last is None else o.last.batch,
     ),
-    Metric(
-        "last_commit",
-        "gauge",
-        "seconds",
-        "when it was committed",
-        (),
-        _one(lambda o: None if o.last is None else o.last.time),
+    _gauge(
+        "last_commit", "seconds", "when it was committed", lambda o: None if o.last is None else o.last.time
     ),
-    Metric("status", "gauge", "", "1 for the status that the application has", ("status",), _status),
+    _gauge(
+        "status",
+        "",
+        "1 for the status that the application has",
+        lambda o: {status: float(o.status == status) for status in STATUSES},
+        ("status",),
+    ),
 )
 """All but the histogram `HISTOGRAM`. Times of day are seconds since the epoch."""
 

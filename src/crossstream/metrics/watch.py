@@ -8,46 +8,18 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 from crossstream.metrics.observation import (
     BOUNDS,
     RECENT,
     Done,
     Observation,
+    Progress,
     Running,
     by_store,
     skew_of,
 )
-
-
-class Batch(Protocol):
-    """What the listener reads of a batch's progress."""
-
-    @property
-    def batch(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def rows_in(self) -> Mapping[str, int]: ...
-    @property
-    def rows_out(self) -> Mapping[str, int]: ...
-    @property
-    def dropped(self) -> Mapping[str, int]: ...
-    @property
-    def matched(self) -> Mapping[str, int]: ...
-    @property
-    def unmatched(self) -> Mapping[str, int]: ...
-    @property
-    def fan_out(self) -> Mapping[str, int]: ...
-    @property
-    def phases(self) -> Mapping[str, float]: ...
-    @property
-    def newest(self) -> Mapping[str, int]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +65,7 @@ class Watch:
         self._recent: deque[Done] = deque(maxlen=RECENT)
         self._warnings: tuple[str, ...] = ()
 
-    def add(self, progress: Batch) -> Done:
+    def add(self, progress: Progress) -> Done:
         """Takes in a batch that was just committed."""
         done = Done(progress.batch, time.time(), progress.rows, progress.seconds, dict(progress.phases))
         with self._lock:
@@ -117,7 +89,7 @@ class Watch:
         live = self._live()
         rows, sizes = by_store(live.state)
         with self._lock:
-            sums = {
+            sums: dict[str, Any] = {
                 name: {key: int(number) for key, number in found.items()}
                 for name, found in self._sums.items()
                 if name not in ("phases", "dropped")
@@ -152,11 +124,8 @@ class Watch:
                 recent=tuple(self._recent),
                 warnings=self._warnings,
                 errors=() if live.error is None else (live.error,),
-                rows_in=sums["rows_in"],
-                rows_out=sums["rows_out"],
-                matched=sums["matched"],
-                unmatched=sums["unmatched"],
                 fan_out=dict(self._fan_out),
+                **sums,
             )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
-from crossstream.query.by_time import ByTime
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
@@ -19,6 +19,8 @@ from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.manifest import Manifest, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.store import Version
+
+T = TypeVar("T")
 
 
 def describe_readers(plan: Plan) -> dict[str, Readable]:
@@ -59,21 +61,19 @@ def open_store(
     root = root_of(state_dir)
     application = application_of(root)
     _check_there(application, name, root)
-    readable = application.readers[name]
-    store = _definition(readable, name, serdes or {}, root)
+    store = _definition(application, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
-    by_time, hashed = ByTime.of(store.layout, store.window_size), store.name not in application.anywhere
-    return StoreReader(name, store.key, store.value, committed, store.history, hashed=hashed, by_time=by_time)
+    return reader_of(store, committed)
 
 
-def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
+def open_own(state_dir: Place, plan: Plan, name: str, as_of: int | None = None) -> StoreReader:
     """`open_store` for the application itself, whose serdes are at hand, if the state is of this plan."""
     application = application_of(state_dir)
-    own = next((store for store in plan.stores.values() if store.public == name), None)
+    own = store_named(plan, name)
     if own is None or application.stores.get(own.name) != plan.fingerprint()[own.name]:
-        return open_store(state_dir, name)
-    return open_store(state_dir, name, serdes={"key": own.key, "value": own.value})
+        return open_store(state_dir, name, as_of)
+    return open_store(state_dir, name, as_of, {"key": own.key, "value": own.value})
 
 
 def application_of(state_dir: Place) -> Application:
@@ -96,7 +96,8 @@ def store_names(state_dir: Place) -> list[str]:
     return [] if application is None else sorted(application.readers)
 
 
-def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+def _definition(application: Application, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+    readable = application.readers[name]
     place = {"store": name, "folder": str(root)}
     layout = layout_of(readable.kind)
     if layout is None:
@@ -127,6 +128,7 @@ def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root:
         value=value,
         public=name,
         history=readable.history,
+        anywhere=readable.store in application.anywhere,
         window_size=readable.window_size,
     )
 
@@ -139,6 +141,38 @@ def _check_there(application: Application, name: str, root: StateRoot) -> None:
             where={"folder": str(root)},
             next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
         )
+
+
+def commit_of(log: BatchLog, as_of: int | None) -> Commit:
+    """The commit of a batch; None: the newest one. Raises `StateError` CS-713 if there is none."""
+    if as_of is not None:
+        _check_kept(log, as_of)
+        return log.commit(as_of)
+    newest = log.last_commit()
+    return Commit(-1, application_of(log.root).partitions) if newest is None else newest
+
+
+def _check_kept(log: BatchLog, batch: int) -> None:
+    kept = log.commits()
+    if isinstance(batch, bool) or batch not in kept:
+        raise StateError(
+            f"batch {batch!r} is not kept",
+            code="CS-713",
+            where={"folder": str(log.root)},
+            next=f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet",
+        ) from None
+
+
+def of_newest(log: BatchLog, read: Callable[[Commit], T]) -> T:
+    """What ``read`` makes of the newest commit, which may be retired meanwhile: then a newer one is there."""
+    while True:
+        commit = commit_of(log, None)
+        try:
+            return read(commit)
+        except (StateError, FileNotFoundError) as error:
+            is_away = isinstance(error, StateError) and error.code == AWAY
+            if is_away or commit_of(log, None).id == commit.id:
+                raise
 
 
 class _Committed:
@@ -156,21 +190,17 @@ class _Committed:
         self._last: tuple[tuple[int, dict[int, str]], Sequence[Version]] | None = None
 
     def __call__(self) -> Sequence[Version]:
-        for attempt in range(5):
-            try:
-                return self._read()
-            except (StateError, FileNotFoundError) as error:
-                # The batch may have been retired while it was being read: a newer one is there.
-                if isinstance(error, StateError) and error.code == AWAY:
-                    raise
-                if self._as_of is not None:
-                    self._check_kept(self._as_of)
-                if self._as_of is not None or attempt == 4:
-                    raise
-        raise AssertionError("unreachable")
+        as_of = self._as_of
+        if as_of is None:
+            return of_newest(self._log, self._read)
+        try:
+            return self._read(commit_of(self._log, as_of))
+        except (StateError, FileNotFoundError) as error:
+            if not (isinstance(error, StateError) and error.code == AWAY):
+                _check_kept(self._log, as_of)
+            raise
 
-    def _read(self) -> Sequence[Version]:
-        commit = self._commit()
+    def _read(self, commit: Commit) -> Sequence[Version]:
         names = commit.versions.get(self._store.name, {})
         # Manifests have names that are never used again; batches of state that begins again have their old numbers.
         wanted, last = (commit.partitions, names), self._last
@@ -180,25 +210,6 @@ class _Committed:
         versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)]
         self._last = wanted, versions  # at once: other threads may read, too
         return versions
-
-    def _commit(self) -> Commit:
-        if self._as_of is not None:
-            self._check_kept(self._as_of)
-            return self._log.commit(self._as_of)
-        newest = self._log.last_commit()
-        return Commit(-1, application_of(self._log.root).partitions) if newest is None else newest
-
-    def _check_kept(self, batch: int) -> None:
-        kept = self._log.commits()
-        if isinstance(batch, bool) or batch not in kept:
-            raise StateError(
-                f"batch {batch!r} is not kept",
-                code="CS-713",
-                where={"folder": str(self._log.root)},
-                next=f"kept are batches {kept[0]} to {kept[-1]}"
-                if kept
-                else "no batch has been committed yet",
-            ) from None
 
     def _check_same(self) -> None:
         """The state may have been removed, and another application have begun in its place."""
@@ -234,15 +245,12 @@ def inspect_state(state_dir: Place) -> FolderState:
     """
     root = root_of(state_dir)
     log, application = BatchLog(root), application_of(root)
-    while True:
-        commit = log.newest()
-        try:
-            stores = {name: _manifests(root, name, commit) for name in sorted(application.stores)}
-        except StateError:
-            if log.newest().id == commit.id:
-                raise
-            continue  # it was retired while it was read: a newer one is there
+
+    def state(commit: Commit) -> FolderState:
+        stores = {name: _manifests(root, name, commit) for name in sorted(application.stores)}
         return FolderState(application, commit, log.commits(), stores)
+
+    return of_newest(log, state)
 
 
 def _manifests(root: StateRoot, store: str, commit: Commit) -> dict[int, Manifest]:

@@ -19,6 +19,7 @@ from crossstream.durations import to_timestamp
 from crossstream.errors import SerdeError, StateError
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.operators.table.kernel import latest_versions, lookup, version_at
+from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.by_time import ByTime
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
@@ -313,6 +314,25 @@ class StoreReader:
             if error.code != UNDECODABLE:
                 raise
             raise unreadable_row(error.what, self.name, **where) from error.__cause__
+
+
+def store_named(plan: Plan, name: str) -> StoreDef | None:
+    """The queryable store of this name."""
+    return next((store for store in plan.stores.values() if store.public == name), None)
+
+
+def reader_of(store: StoreDef, versions: Callable[[], Sequence[Version]], bits: int = 64) -> StoreReader:
+    """A reader of a queryable store; ``versions`` as in `StoreReader`."""
+    return StoreReader(
+        store.public or "",
+        store.key,
+        store.value,
+        versions,
+        store.history,
+        bits,
+        hashed=not store.anywhere,
+        by_time=ByTime.of(store.layout, store.window_size),
+    )
 
 
 def _arrow(values: Values) -> pa.Array:

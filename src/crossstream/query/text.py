@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
@@ -19,6 +21,9 @@ from crossstream.serdes import Serde
 from crossstream.serdes.avro_serde import Avro, ConfluentAvro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.serdes.registry_json import ConfluentJson
+
+if TYPE_CHECKING:
+    from crossstream.query.store import StoreReader
 
 _BASE64 = "base64"
 
@@ -69,6 +74,24 @@ def from_plain(serde: Serde, value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError(f"write a UUID as text, not as {to_json(value)}")
     return UUID(value)
+
+
+def rows_of_key(store: StoreReader, key: Any, time: int | datetime | None = None) -> list[tuple[Any, Any]]:
+    """The row of a key, of a versioned store at a time; or its records, windows or sessions."""
+    if store.by_time is not None:
+        found = store.fetch(key)
+        places = store.by_time.places(found)
+        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
+    value = store.get(key, time)
+    return [] if value is None else [(key, value)]
+
+
+def rows_of(store: StoreReader, operation: str, texts: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    """All rows, or a ``range`` or ``prefix`` of the keys that the texts mean; an empty text is no limit."""
+    keys = [parse_key(store.key, text) if text else None for text in texts]
+    if operation == "range":
+        return store.range(*keys)
+    return store.prefix(keys[0]) if operation == "prefix" and keys[0] is not None else store.all()
 
 
 def parse_key(serde: Serde | None, text: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,23 +13,21 @@ import pyarrow as pa
 
 from crossstream.columns.evaluate import Failure, Raised
 from crossstream.columns.hashing import hash_keys
-from crossstream.errors import CrossStreamError, ProcessingError, StateError, type_and_text
+from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.operators.global_join.kernel import Looked, WholeTable
 from crossstream.operators.global_join.view import View
 from crossstream.planning.plan import Plan
-from crossstream.query.files import application_of
+from crossstream.query.files import application_of, of_newest
 from crossstream.query.store import StoreReader
 from crossstream.runtime.batch import Batch
 from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.storage.columns import EMPTY_BYTES, concat_all, take, take_all
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Commit
 from crossstream.storage.root import Place
 from crossstream.storage.sorted_run import stable_order
-
-_ATTEMPTS = 5
-"""A batch may be retired while it is read; then a newer one is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,30 +113,19 @@ def view_of(plan: Plan, name: str, opened: Callable[[], GlobalTables]) -> ViewRe
 
     key = plan.topology[name].key
     assert key is not None
-    return ViewReader(name, key, view.value, _no_versions, opened=resolved)
-
-
-def _no_versions() -> Sequence[Any]:
-    return ()
+    return ViewReader(name, key, view.value, lambda: (), opened=resolved)
 
 
 def view_of_folder(state_dir: Place, plan: Plan, name: str) -> ViewReader | None:
     """As `view_of`, over the state of an application. Raises `StateError` CS-713 if there is none."""
     log, stores = BatchLog(state_dir), FolderStores(state_dir)
 
-    def opened() -> GlobalTables:
-        for attempt in range(_ATTEMPTS):
-            commit = log.newest()
-            tables = GlobalTables(plan, Batch(commit.id, (), commit.partitions, commit.versions), stores)
-            try:
-                tables.open(inner(name, "view"))
-                return tables
-            except (StateError, FileNotFoundError):
-                if attempt + 1 == _ATTEMPTS or log.newest().id == commit.id:
-                    raise
-        raise AssertionError("unreachable")
+    def opened(commit: Commit) -> GlobalTables:
+        tables = GlobalTables(plan, Batch(commit.id, (), commit.partitions, commit.versions), stores)
+        tables.open(inner(name, "view"))
+        return tables
 
-    found = view_of(plan, name, opened)
+    found = view_of(plan, name, lambda: of_newest(log, opened))
     if found is not None:
         application_of(state_dir)
     return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from crossstream.errors import SourceError, StateError
+from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
-from crossstream.query.files import application_of
-from crossstream.recompute.replay import Span
+from crossstream.query.files import application_of, commit_of
+from crossstream.runtime.in_process import Span
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
@@ -42,16 +45,12 @@ class Consumed:
     spans: tuple[Span, ...]
     deleted: tuple[Deleted, ...]
 
-    def of(self, names: Sequence[str]) -> list[Span]:
-        """The ranges of these source nodes."""
-        return [span for span in self.spans if span[0] in names]
-
 
 def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None) -> Consumed:
     """What the state is made of. Raises `StateError` CS-713 without such a batch, `SourceError` CS-603 for topics
     that were made again."""
     application, batches = application_of(state_dir), BatchLog(state_dir)
-    commit = _commit(batches, as_of)
+    commit = commit_of(batches, as_of)
     if log is None:
         return Consumed(application, commit, (), ())
     ends = {
@@ -105,20 +104,6 @@ def kept_batches(state_dir: Place, newest: int) -> list[BatchEntry]:
     return [log.batch(number) for number in log.batches() if number <= newest]
 
 
-def _commit(log: BatchLog, as_of: int | None) -> Commit:
-    if as_of is None:
-        return log.newest()
-    kept = log.commits()
-    if as_of not in kept:
-        raise StateError(
-            f"batch {as_of} is not kept",
-            code="CS-713",
-            where={"folder": str(log.root)},
-            next=f"ask for one of: {', '.join(map(str, kept)) or 'none'}",
-        )
-    return log.commit(as_of)
-
-
 def _reader(topology: Graph, topic: str) -> str | None:
     for node in topology:
         if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic)):
@@ -135,3 +120,13 @@ def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
                 where={"topic": topic},
                 next="nothing can be computed from it: the records that the state is made of are gone",
             )
+
+
+def object_of(serde: Serde | None, data: bytes | None) -> Any:
+    """The object of bytes; the bytes themselves where there is no serde, or they are not of this one."""
+    if data is None or serde is None:
+        return data
+    try:
+        return calls.deserialize(serde, data)
+    except CrossStreamError:
+        return data

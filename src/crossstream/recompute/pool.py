@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from crossstream.columns.order import running_maximum
 from crossstream.graph.nodes import Graph
 from crossstream.planning.plan import Plan
-from crossstream.recompute.replay import FromMemory, Replay, Span
+from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.records import RECORDS, concat
 from crossstream.runtime.batch import Settings, rank_of
+from crossstream.runtime.in_process import Span
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.topics import OffsetRange, RangeReader
 

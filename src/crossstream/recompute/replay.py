@@ -6,22 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef
-from crossstream.query.by_time import ByTime
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
-from crossstream.runtime.batch import Batch, Input, Report, Settings, rank_of
-from crossstream.runtime.stores import GlobalTables, MemoryStores
-from crossstream.runtime.task import RoundTask, in_turn
-from crossstream.storage.log_entries import SourceRange
-from crossstream.storage.store import Version
+from crossstream.runtime.batch import Batch, Input, Report, Settings
+from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
+from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores
+from crossstream.storage.log_entries import Commit, SourceRange
+from crossstream.storage.root import StateRoot
 from crossstream.topics import OffsetRange, RangeReader, check_name
-
-Span = tuple[str, str, int, int, int]
-"""Source node, topic, partition, first offset, and the offset after the last one."""
 
 
 @dataclass(slots=True)
@@ -31,10 +26,8 @@ class Written:
     counts: Mapping[str, int] = field(default_factory=dict)
     wanted: frozenset[str] = frozenset()
     topics: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        self.names.add(topic)
         if topic in self.wanted:
             self.topics.setdefault(topic, []).append(records)
 
@@ -99,88 +92,36 @@ class Replay:
     batches: int = 0
 
     def run(self, spans: Sequence[Span], source: Input) -> None:
-        """Runs one batch of these ranges. Source: semantics 1.2."""
-        nodes = list(self.plan.topology.nodes)
-        ordered = sorted(spans, key=lambda span: (nodes.index(span[0]), span[1], span[2]))
-        ranges = tuple(
-            SourceRange(*span, rank_of(self.plan.topology[span[0]].shape, position))
-            for position, span in enumerate(ordered)
-        )
-        batch = Batch(self.batches, ranges, self.partitions)
-        tables = GlobalTables(
-            self.plan, batch, MemoryStores(dict(self.stores.versions), self.stores.recorded)
-        )
-        before = self.plan.global_stage
-        if before is not None and batch.read_by(before.sources):
-            report = self._rounds(before, replace(batch, recorded=True), tables, source)
-            tables.batch = batch = replace(batch, histories=report.histories)
-        self._rounds(self.plan, batch, tables, source)
-        self.batches += 1
-
-    def _rounds(self, plan: Plan, batch: Batch, tables: GlobalTables, source: Input) -> Report:
-        report = Report()
-
-        def task(number: int, pid: int) -> RoundTask:
-            return RoundTask(
-                plan,
-                batch,
-                number,
-                pid,
-                self.stores,
-                self.output,
-                self.settings,
-                source,
-                tables,
-                near=True,
-                report=report,
-            )
-
-        first = task(0, 0).read(batch.read_by(plan.sources))
-        for _ in in_turn(
-            plan,
-            batch,
-            first,
-            lambda number, pid, blocks: task(number, pid).run(blocks),
-            lambda store, pid: (store, pid) in self.stores.versions,
-        ):
-            pass  # records for DataFrames
+        """Runs one batch of these ranges."""
+        batch = Batch(self.batches, ranges_of(self.plan.topology, spans), self.partitions)
+        report, _ = run_batch(self.plan, batch, self.stores, self.output, self.settings, source)
         self.report.add(report)
-        return report
+        self.batches += 1
 
     def store(self, name: str) -> StoreReader:
         """A queryable store, or a view, after the batches so far; `StateError` CS-710 if there is none."""
         found = store_named(self.plan, name)
         if found is not None:
-            return reader_of(found, name, self.versions(found))
+            return self.reader(found)
         view = view_of(self.plan, name, self._tables)
         if view is None:
             raise no_store(self.plan, name)
         return view
 
-    def versions(self, store: StoreDef) -> list[Version]:
-        return [self.stores.open(store, pid, None) for pid in range(self.partitions)]
+    def reader(self, store: StoreDef) -> StoreReader:
+        """A queryable store after the batches so far."""
+        versions = [self.stores.open(store, pid, None) for pid in range(self.partitions)]
+        return reader_of(store, lambda: versions)
 
     def _tables(self) -> GlobalTables:
-        stores = MemoryStores(dict(self.stores.versions))
-        return GlobalTables(self.plan, Batch(self.batches, (), self.partitions), stores)
+        return tables_of(self.plan, Batch(self.batches, (), self.partitions), self.stores)
 
 
-def store_named(plan: Plan, name: str) -> StoreDef | None:
-    return next((store for store in plan.stores.values() if store.public == name), None)
-
-
-def reader_of(store: StoreDef, name: str, versions: Sequence[Version]) -> StoreReader:
-    """A reader of these versions, one for each state partition."""
-    by_time = ByTime.of(store.layout, store.window_size)
-    return StoreReader(
-        name,
-        store.key,
-        store.value,
-        lambda: versions,
-        store.history,
-        hashed=not store.anywhere,
-        by_time=by_time,
-    )
+def reader_after(commit: Commit, store: StoreDef, root: StateRoot) -> StoreReader:
+    """A queryable store of a state folder after a commit."""
+    stores, names = FolderStores(root), commit.versions.get(store.name, {})
+    versions = [stores.open(store, pid, names.get(pid)) for pid in range(commit.partitions)]
+    return reader_of(store, lambda: versions)
 
 
 def no_store(plan: Plan, name: str) -> StateError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -56,8 +57,7 @@ def compare_topics(
     """
     sink = chosen_sink(plan.topology, topic or against, chosen=topic is not None)
     is_table = table_behind(plan.topology, sink) if as_table is None else as_table
-    log, reader = connection.log(), connection.reader()
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
         counts = log.topics()
         if against not in counts:
             raise SourceError(
@@ -79,9 +79,6 @@ def compare_topics(
                 OffsetRange(against, tp.partition, begins[tp], ends[tp]), replay.settings.read_rows
             )
         ]
-    finally:
-        reader.close()
-        log.close()
     ours = replay.output.topics.get(name, [])
     key, value = _serdes(plan.topology, sink)
     left, right = _frame(theirs, key, is_table), _frame(ours, key, is_table)
@@ -93,9 +90,7 @@ def compare_topics(
         if begin > 0 and not is_table
     )
     if notes:
-        found = Compared(
-            found.name, found.rows, found.different, found.differences, found.unverifiable, notes
-        )
+        found = replace(found, notes=notes)
     return Shadowed(
         name,
         against,

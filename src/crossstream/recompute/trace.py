@@ -24,8 +24,9 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Picked, Pool, Wanted, collect
-from crossstream.recompute.replay import FromMemory, Replay, Span, Written
+from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.runtime.batch import Settings
+from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.keys import LeftOrRight
@@ -219,16 +220,17 @@ def row_wise(
         if isinstance(one, graph.Source):
             plain = replace(one, store=None, shape="stream", timestamp_extractor=None)
             if one.shape == "table":
-                given = graph.Filter(
-                    name=one.name, parents=(TAP + one.name,), predicate=_function(_has_value), **_as(one)
-                )
+                there = Function(lambda value: value is not None)
+                given = graph.Filter(name=one.name, parents=(TAP + one.name,), predicate=there, **_as(one))
                 made[TAP + one.name] = replace(plain, name=TAP + one.name)
                 plain = given
         elif isinstance(one, graph.GroupTable):
             kind: Any = graph.SelectKey if one.selects else graph.Map
             plain = kind(name=one.name, parents=one.parents, mapper=one.mapper, **_as(one))
         elif isinstance(one, graph.ToTable | graph.Repartition):
-            plain = graph.Peek(name=one.name, parents=one.parents, action=_function(_nothing), **_as(one))
+            plain = graph.Peek(
+                name=one.name, parents=one.parents, action=Function(lambda value: None), **_as(one)
+            )
         elif one.shape == "table":
             plain = replace(plain, shape="stream")
         made[one.name] = plain
@@ -241,9 +243,9 @@ def row_wise(
         return b"", b"" if value is None else calls.serialize(value, found)
 
     sieve, empty = f"{TAP}keys", f"{TAP}empty"
-    made[sieve] = graph.Filter(name=sieve, parents=(node.name,), predicate=_function(wanted, with_key=True))
+    made[sieve] = graph.Filter(name=sieve, parents=(node.name,), predicate=Function(wanted, with_key=True))
     made[empty] = graph.Map(
-        name=empty, parents=(sieve,), mapper=_function(without_key, with_key=True), key=wire, value=wire
+        name=empty, parents=(sieve,), mapper=Function(without_key, with_key=True), key=wire, value=wire
     )
     made["sink"] = graph.Sink(
         name="sink", parents=(empty,), shape="none", key=wire, value=wire, topic="found"
@@ -254,18 +256,6 @@ def row_wise(
 def _as(node: Node) -> dict[str, Any]:
     types = ("key", "value", "key_type", "value_type", "location")
     return {"shape": "stream", **{name: getattr(node, name) for name in types}}
-
-
-def _function(call: Callable[..., Any], *, with_key: bool = False) -> Function:
-    return Function(call=call, with_key=with_key)
-
-
-def _has_value(value: Any) -> bool:
-    return value is not None
-
-
-def _nothing(value: Any) -> None:
-    return None
 
 
 def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.RecordBatch]:
@@ -308,11 +298,8 @@ def run_with_taps(
 ) -> Taps:
     """Runs the operators above ``names``, and notes the records and changes that each of them gives."""
     found: dict[str, list[Key]] = {}
-    above = {node.name for node in lineage(topology.nodes, names)}
     made: dict[str, Node] = {}
-    for node in topology:
-        if node.name not in above:
-            continue
+    for node in part_of(topology, names):
         made[node.name] = node
         if node.shape not in ("stream", "table") or isinstance(node, graph.GroupTable | graph.Split):
             continue
@@ -322,7 +309,7 @@ def run_with_taps(
         if node.shape == "table":
             tapped = graph.ToStream(name=f"{TAP}{node.name}:changes", parents=(node.name,), **_as(node))
             made[tapped.name] = tapped
-        action = _function(_noting(found.setdefault(node.name, [])), with_key=True)
+        action = Function(_noting(found.setdefault(node.name, [])), with_key=True)
         made[TAP + node.name] = graph.Peek(
             name=TAP + node.name, parents=(tapped.name,), shape="none", action=action, terminal=True
         )
@@ -337,9 +324,9 @@ def _noting(rows: list[Key]) -> Callable[[Any, Any], None]:
     return note
 
 
-def part_of(topology: Graph, name: str) -> Topology:
-    """The operators that make one, and itself."""
-    above = {node.name for node in lineage(topology.nodes, [name])}
+def part_of(topology: Graph, names: Iterable[str]) -> Topology:
+    """The operators of these names, and those that make them."""
+    above = {node.name for node in lineage(topology.nodes, names)}
     nodes = {node.name: node for node in topology if node.name in above}
     return Topology(nodes, topology.frames)
 

@@ -7,6 +7,7 @@ computed with one batch, and with another number of state partitions where no op
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,20 +16,20 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.errors import CrossStreamError, IncompatibleStateError
+from crossstream.errors import IncompatibleStateError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Node, Source, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
-from crossstream.recompute.inputs import Consumed, consumed, kept_batches
-from crossstream.recompute.replay import FromReader, Replay, Span, Written, reader_of
+from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
+from crossstream.recompute.reason import located
+from crossstream.recompute.replay import FromReader, Replay, Written, reader_after
 from crossstream.runtime.batch import Input, Settings
-from crossstream.runtime.stores import FolderStores
+from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import is_varied
 from crossstream.serdes.windowed import Windowed
-from crossstream.storage.log_entries import BatchEntry, Commit, SourceRange
+from crossstream.storage.log_entries import BatchEntry, SourceRange
 from crossstream.storage.root import Place, root_of
 from crossstream.topics import TopicConnection
 
@@ -112,7 +113,7 @@ def verify_results(
             notes.append(f"all keys are compared, not a sample: {refusal}")
             sample = None
         stores = [store for store in plan.stores.values() if store.public is not None]
-        there = {store.name: _state(FolderStores(root), store, found.commit) for store in stores}
+        there = {store.name: reader_after(found.commit, store, root) for store in stores}
         partitions = _partitions(plan, found.commit.partitions)
         counts = {} if log is None else log.topics()
         lost = {one.node for one in found.deleted}
@@ -120,14 +121,11 @@ def verify_results(
         def computed(number: int, batches: Sequence[Sequence[Span]]) -> list[Compared]:
             replay = Replay(plan, number, settings or Settings(), Written(counts))
             if connection is not None:
-                reader = connection.reader()
-                source: Input = FromReader(reader)
-                source = source if sample is None else Sampled(source, sample)
-                try:
+                with closing(connection.reader()) as reader:
+                    source: Input = FromReader(reader)
+                    source = source if sample is None else Sampled(source, sample)
                     for spans in batches:
                         replay.run(spans, source)
-                finally:
-                    reader.close()
             return [_compared(plan, store, there[store.name], replay, lost, sample) for store in stores]
 
         compared = computed(partitions, [found.spans])
@@ -155,11 +153,8 @@ def _compared(
 ) -> Compared:
     """``lost``: sources of which records were deleted."""
     above, public = _above(plan, store), store.public or ""
-    ours, sources = (
-        reader_of(store, public, replay.versions(store)),
-        [n for n in above if isinstance(n, Source)],
-    )
-    one = compare(public, theirs, ours, sample, times=len(sources) == 1)
+    sources = [node for node in above if isinstance(node, Source)]
+    one = compare(public, theirs, replay.reader(store), sample, times=len(sources) == 1)
     if any(node.name in lost for node in above):
         one = replace(one, different=0, unverifiable=one.different)
     return replace(one, notes=_notes(above), arrival=_depends_on_arrival(above))
@@ -194,12 +189,6 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
             where={"folder": folder},
             next="give the application's file as it was when it wrote the state",
         )
-
-
-def _state(stores: FolderStores, store: StoreDef, commit: Commit) -> StoreReader:
-    names = commit.versions.get(store.name, {})
-    versions = [stores.open(store, pid, names.get(pid)) for pid in range(commit.partitions)]
-    return reader_of(store, store.public or "", versions)
 
 
 def depends_on_time(node: Node) -> bool:
@@ -261,7 +250,7 @@ def _depends_on_arrival(above: Sequence[Node]) -> bool:
 def why_not_sampled(plan: Plan) -> str | None:
     """Why not only some keys can be computed; None: they can."""
     for node in plan.topology:
-        place = node.name if node.location is None else f"{node.name} ({node.location})"
+        place = located(node)
         if graph.changes_key(node) or isinstance(
             node, graph.ForeignKeyJoin | graph.ManyJoin | graph.StreamGlobalJoin | graph.GlobalJoin
         ):
@@ -369,13 +358,13 @@ def _decoded(
 ) -> list[Difference]:
     found = []
     for row in rows.iter_rows(named=True):
-        name = None if row.get("null") else _object(key, row["key"])
+        name = None if row.get("null") else object_of(key, row["key"])
         if windows:
             name = Windowed(name, row["start"], row["end"])
         elif "ts" in ids:
             name = (name, row["ts"])
-        theirs = _object(value, row["value"]) if row["_left"] else None
-        ours = _object(value, row["value_right"]) if row["_right"] else None
+        theirs = object_of(value, row["value"]) if row["_left"] else None
+        ours = object_of(value, row["value_right"]) if row["_right"] else None
         at = (row["ts"], row["ts_right"]) if times else (None, None)
         if row["_left"] and row["_right"] and at[0] == at[1] and _same(theirs, ours):
             continue
@@ -385,13 +374,3 @@ def _decoded(
 
 def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
-
-
-def _object(serde: Serde, data: bytes | None) -> Any:
-    """The value of bytes; the bytes themselves, if they are not of this serde."""
-    if data is None:
-        return None
-    try:
-        return calls.deserialize(serde, data)
-    except CrossStreamError:
-        return data

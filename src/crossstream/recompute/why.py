@@ -6,112 +6,38 @@ alone, and left out one after the other: those without which the row changes are
 
 from __future__ import annotations
 
-import html
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.errors import ConfigError
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Graph, Node, lineage
+from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, store_named
 from crossstream.query.views import view_of_folder
-from crossstream.recompute.inputs import Consumed, consumed, kept_batches
+from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
 from crossstream.recompute.left_out import group_of
 from crossstream.recompute.pool import OLDER, Pool, Wanted
-from crossstream.recompute.replay import Replay, no_store, reader_of, store_named
+from crossstream.recompute.reason import InputRecord, Step, Why, located, text_of
+from crossstream.recompute.replay import Replay, no_store, reader_after
 from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
 from crossstream.runtime.batch import Settings
-from crossstream.runtime.stores import FolderStores
-from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed
-from crossstream.storage.root import Place, root_of
+from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.topics import OffsetRange, RangeReader, TopicConnection
 
 SECONDS, RUNS = 10.0, 4_000
 """How long, and how often, records are left out to see whether the row changes."""
 SHOWN = 20
 """Rows of a step that are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputRecord:
-    """A record of a topic. ``timestamp``: ms; ``batch``: that which read it, None if it is not in the log any more."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
-    batch: int | None = None
-
-    def __str__(self) -> str:
-        batch = "" if self.batch is None else f", batch {self.batch}"
-        place = f"{self.topic}, partition {self.partition}, offset {self.offset}, {_moment(self.timestamp)}{batch}"
-        return f"{_text(self.key)} = {_text(self.value)}  ({place})"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An operator on the way of a row. ``line``: of the application that made it; ``kind``: its class.
-
-    ``rows``: what it gives from these records alone, (key, value), the first ones. ``records``: of a source.
-    ``inputs``: the steps before it. ``note``: what was dropped, or why it cannot be traced.
-    """
-
-    operator: str
-    kind: str
-    line: str | None
-    rows: tuple[tuple[Any, Any], ...] = ()
-    records: tuple[InputRecord, ...] = ()
-    inputs: tuple[Step, ...] = ()
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """The reason of a row. ``value``: of the row in the state after ``batch``; None: it has no such row.
-
-    ``records``: those that made it, in the order in which they arrived; ``step``: the same as a tree. ``ended``: of a
-    missing row, where it ended. ``exact``: the records alone make the row, and it changes if one is left out.
-    ``notes``: why not, if so.
-    """
-
-    store: str
-    key: Any
-    value: Any
-    batch: int
-    records: tuple[InputRecord, ...]
-    step: Step
-    ended: str | None = None
-    exact: bool = False
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; keys and values in the form that JSON can hold."""
-        plain = msgspec.to_builtins(self, enc_hook=_plain, str_keys=True)
-        assert isinstance(plain, dict)
-        return plain
-
-    def _repr_html_(self) -> str:
-        """The tree that a notebook shows."""
-        head, *rest = _lines(self)
-        lines = "\n".join(html.escape(line) for line in rest)
-        return f"<div><b>{html.escape(head)}</b><pre style='line-height:1.35'>{lines}</pre></div>"
 
 
 def why(
@@ -137,18 +63,14 @@ def why(
             code="CS-203",
             next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
         )
-    log, reader = connection.log(), connection.reader()
-    bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
-    try:
+    with closing(connection.log()) as log, closing(connection.reader()) as reader:
+        bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
         entries = kept_batches(state_dir, found.commit.id)
         tracer = Tracer(
             plan.topology, found.spans, entries, bounded, found.commit.partitions, settings or Settings()
         )
         return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
-    finally:
-        reader.close()
-        log.close()
 
 
 @dataclass(slots=True)
@@ -178,7 +100,7 @@ class _Bounded:
 class _Search:
     """One question. ``operator``: the node that makes the store."""
 
-    root: Place
+    root: StateRoot
     plan: Plan
     found: Consumed
     store: str
@@ -207,14 +129,12 @@ class _Search:
             if view is None:
                 raise no_store(self.plan, self.store)
             return view
-        stores, names = FolderStores(self.root), self.found.commit.versions.get(store.name, {})
-        versions = [stores.open(store, pid, names.get(pid)) for pid in range(self.found.commit.partitions)]
-        return reader_of(store, self.store, versions)
+        return reader_after(self.found.commit, store, self.root)
 
     # -- a row that is there ---------------------------------------------------------------------------------
 
     def _made(self, node: Node, pool: Pool, wire: bytes, target: Any, value: Any, notes: list[str]) -> Why:
-        plan = plan_topology(part_of(self.plan.topology, node.name))
+        plan = plan_topology(part_of(self.plan.topology, [node.name]))
 
         def gives(chosen: np.ndarray) -> bool:
             replay = pool.replayed(plan, self.found.commit.partitions, self.tracer.settings, chosen)
@@ -245,21 +165,20 @@ class _Search:
     def _explained(
         self, node: Node, pool: Pool, chosen: np.ndarray, value: Any, notes: list[str], *, exact: bool
     ) -> Why:
-        records = self._records(pool, chosen)
-        taps = self._taps(node, pool, chosen)
-        tree = _Tree(self.plan.topology, taps, records)
-        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes, exact=exact)
+        tree = _Tree(self.plan.topology, self._taps(node, pool, chosen), self._records(pool, chosen))
+        return self._why(node, tree, value, notes, exact=exact)
 
     def _why(
         self,
+        node: Node,
+        tree: _Tree,
         value: Any,
-        records: tuple[InputRecord, ...],
-        step: Step,
         notes: list[str],
         *,
         exact: bool = False,
         ended: str | None = None,
     ) -> Why:
+        records, step = tuple(one for _, one in tree.records), tree.step(node.name)
         return Why(
             self.store, self.key, value, self.found.commit.id, records, step, ended, exact, tuple(notes)
         )
@@ -284,8 +203,8 @@ class _Search:
                 partition,
                 offset,
                 timestamp,
-                key if is_event else _object(source.key, key),
-                value if is_event else _object(source.value, value),
+                key if is_event else object_of(source.key, key),
+                value if is_event else object_of(source.value, value),
                 None if batch == OLDER else batch,
             )
             found.append((node, record))
@@ -296,16 +215,13 @@ class _Search:
     def _missing(self, node: Node, pool: Pool, notes: list[str]) -> Why:
         records = self._records(pool, np.arange(len(pool))[-SHOWN:])
         tree = _Tree(self.plan.topology, self._taps(node, pool), records, self.tracer)
-        ended = tree.ended(node.name)
-        return self._why(
-            None, tuple(one for _, one in records), tree.step(node.name), notes, ended=ended or _UNLIKE
-        )
+        return self._why(node, tree, None, notes, ended=tree.ended(node.name) or _UNLIKE)
 
     def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
         records = self._records(pool, np.arange(len(pool))[-SHOWN:])
         notes += [_STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
         tree = _Tree(self.plan.topology, Taps({}, Replay(self.plan, 1)), records, self.tracer)
-        return self._why(value, tuple(one for _, one in records), tree.step(node.name), notes)
+        return self._why(node, tree, value, notes)
 
 
 _UNLIKE = "the records give another row than the state has: run `crossstream verify`"
@@ -398,9 +314,8 @@ class _Tree:
 
     def step(self, name: str) -> Step:
         made: dict[str, Step] = {}
-        for node in self.topology:  # parents come first
-            if node.name in {one.name for one in lineage(self.topology.nodes, [name])}:
-                made[node.name] = self._step(node, made)
+        for node in part_of(self.topology, [name]):  # parents come first
+            made[node.name] = self._step(node, made)
         return made[name]
 
     def _step(self, node: Node, made: dict[str, Step]) -> Step:
@@ -431,7 +346,7 @@ class _Tree:
             found = [(record.key, record.value) for source, record in self.records if source == name]
         if node.shape == "stream":
             return found
-        last = {_text(key): (key, value) for key, value in found}
+        last = {text_of(key): (key, value) for key, value in found}
         return [(key, value) for key, value in last.values() if value is not None]
 
     def ended(self, name: str) -> str | None:
@@ -441,7 +356,7 @@ class _Tree:
             return None
         if isinstance(node, graph.Source):
             return self._not_arrived(node)
-        needed = node.parents if self._needs_all(node) else node.parents[:1]
+        needed = node.parents if getattr(node, "kind", "inner") == "inner" else node.parents[:1]
         if isinstance(node, graph.Merge | graph.Aggregate) or getattr(node, "kind", "") == "outer":
             reasons = [self.ended(parent) for parent in node.parents]
             if None not in reasons:
@@ -453,17 +368,14 @@ class _Tree:
                 return self._partner(node, number, reason) if number else reason
         return self._here(node)
 
-    def _needs_all(self, node: Node) -> bool:
-        return getattr(node, "kind", "inner") == "inner"
-
     def _partner(self, node: Node, number: int, reason: str) -> str:
         assert self.tracer is not None
         asked = self.tracer.asked.get((node.name, number))
         if asked is None:
-            return f"{_place(node)}: no partner: {reason}"
+            return f"{located(node)}: no partner: {reason}"
         if asked and asked[-1] is None:
-            return f"{_place(node)}: the key of the partner is null"
-        return f"{_place(node)}: no partner for key {_text(asked[-1]) if asked else '?'}: {reason}"
+            return f"{located(node)}: the key of the partner is null"
+        return f"{located(node)}: no partner for key {text_of(asked[-1]) if asked else '?'}: {reason}"
 
     def _not_arrived(self, node: graph.Source) -> str:
         assert self.tracer is not None
@@ -476,88 +388,11 @@ class _Tree:
                 f"partition {last.partition} of {last.topic}"
             )
         keys = self.tracer.wanted.get(node.name, Wanted()).keys
-        named = ", ".join(_text(_object(node.key, key)) for key in sorted(filter(None, keys))[:3])
+        named = ", ".join(text_of(object_of(node.key, key)) for key in sorted(filter(None, keys))[:3])
         return f"{', '.join(topics)}: no record with the key {named or '?'} has arrived"
 
     def _here(self, node: Node) -> str:
         dropped = self._dropped(node)
         if isinstance(node, graph.Filter | graph.Branch):
-            return f"filtered by {_place(node)}"
-        return f"{_place(node)} gives no row for it" + (f": {dropped}" if dropped else "")
-
-
-def _place(node: Node) -> str:
-    return node.name if node.location is None else f"{node.name} ({node.location})"
-
-
-# -- text ------------------------------------------------------------------------------------------------------
-
-
-def _lines(found: Why) -> Iterator[str]:
-    what = "no row" if found.value is None else _text(found.value)
-    yield f"{found.store} {_text(found.key)}: {what}  (after batch {found.batch})"
-    if found.ended is not None:
-        yield f"ended: {found.ended}"
-    for note in found.notes:
-        yield f"note: {note}"
-    yield from _tree(found.step, "", "", set())
-
-
-def _tree(step: Step, first: str, rest: str, seen: set[str]) -> Iterator[str]:
-    line = "" if step.line is None else f"  {_short(step.line)}"
-    if step.operator in seen:
-        yield f"{first}{step.operator}  (see above)"
-        return
-    seen.add(step.operator)
-    note = "" if step.note is None else f"  [{step.note}]"
-    yield f"{first}{step.operator}  {step.kind}{line}{note}"
-    below = [("record", record) for record in step.records] + [("step", one) for one in step.inputs]
-    if not step.records:
-        for key, value in step.rows:
-            yield f"{rest}{'│ ' if below else '  '}gives {_text(key)} = {_text(value)}"
-    for number, (kind, one) in enumerate(below, 1):
-        last = number == len(below)
-        start, then = (f"{rest}└─ ", f"{rest}   ") if last else (f"{rest}├─ ", f"{rest}│  ")
-        if kind == "record":
-            yield f"{start}{one}"
-        else:
-            assert isinstance(one, Step)
-            yield from _tree(one, start, then, seen)
-
-
-def _short(line: str) -> str:
-    """A line without the folder, if that is the current one."""
-    return line.removeprefix(os.getcwd() + os.sep)
-
-
-def _moment(milliseconds: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"{milliseconds} ms"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1000:03d}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        if isinstance(value, bytes):
-            return value.decode()
-        return msgspec.json.encode(value, enc_hook=_plain).decode()
-    except (TypeError, ValueError):  # also bytes that are no text
-        return repr(value)
-
-
-def _plain(value: Any) -> Any:
-    return [value.key, value.start, value.end] if isinstance(value, Windowed) else str(value)
-
-
-def _object(serde: Serde | None, data: bytes | None) -> Any:
-    """The object of bytes; the bytes themselves where there is no serde, or they are not of this one."""
-    if data is None or serde is None:
-        return data
-    try:
-        return calls.deserialize(serde, data)
-    except CrossStreamError:
-        return data
+            return f"filtered by {located(node)}"
+        return f"{located(node)} gives no row for it" + (f": {dropped}" if dropped else "")

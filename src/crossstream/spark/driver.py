@@ -16,7 +16,7 @@ from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSink
 from crossstream.lakehouse.tables import Tables
-from crossstream.metrics.observation import Running
+from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
@@ -29,7 +29,7 @@ from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
-from crossstream.spark.progress import Account, Progress
+from crossstream.spark.progress import Account
 from crossstream.spark.topics import Inputs, Publishing, connection_of, mark_topic, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog, Vacuum

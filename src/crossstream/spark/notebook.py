@@ -8,9 +8,8 @@ import time
 from typing import Any, Protocol
 
 from crossstream.config import StreamsConfig
-from crossstream.metrics.observation import Running
+from crossstream.metrics.observation import Progress, Running
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.spark.progress import Progress
 
 REFRESH_SECONDS = 0.5
 ENDED = ("stopped", "failed")

@@ -7,39 +7,9 @@ from dataclasses import dataclass, field
 
 from crossstream.errors import ConfigError, ProcessingError, caller_location, type_and_text
 from crossstream.graph.nodes import FrameSource, Graph, Source
+from crossstream.metrics.observation import Progress, by_store
 from crossstream.runtime.batch import Partnerless, Report
 from crossstream.signatures import deferred_kind, fits_call
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
-
-    ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
-    ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``fan_out``: by foreign-key
-    join, the most left rows that one change of a right row met. ``warnings``: of joins whose
-    keys have not met since the start.
-    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
-    ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
-    """
-
-    batch: int = -1
-    rows: int = 0
-    seconds: float = 0.0
-    rows_in: dict[str, int] = field(default_factory=dict)
-    rows_out: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
-    matched: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
-    state_rows: dict[str, int] = field(default_factory=dict)
-    state_bytes: dict[str, int] = field(default_factory=dict)
-    phases: dict[str, float] = field(default_factory=dict)
-    lag: int = 0
-    total_rows: int = 0
-    total_dropped: dict[str, int] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    newest: dict[str, int] = field(default_factory=dict)
-    fan_out: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,7 +47,7 @@ class Account:
 
     def rows(self) -> dict[str, int]:
         """Rows held by each store."""
-        return self._by_store(0)
+        return by_store(self.state)[0]
 
     def progress(
         self, batch: int, report: Report, phases: Mapping[str, float], seconds: float, lag: int
@@ -93,7 +63,7 @@ class Account:
             matched=report.matched,
             unmatched=report.unmatched,
             state_rows=self.rows(),
-            state_bytes=self._by_store(1),
+            state_bytes=by_store(self.state)[1],
             phases={phase: 1000 * value for phase, value in phases.items()},
             lag=lag,
             total_rows=self.total_rows,
@@ -105,13 +75,6 @@ class Account:
 
     def _read(self, report: Report) -> int:
         return sum(report.rows_in.get(name, 0) for name in self.sources)
-
-    def _by_store(self, which: int) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for partition, numbers in self.state.items():
-            store = partition.rpartition("/")[0]
-            found[store] = found.get(store, 0) + numbers[which]
-        return found
 
 
 def check_listener(listener: Callable[[Progress], None]) -> None:

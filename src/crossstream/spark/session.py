@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
-from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
 from crossstream.jvm import EarlyJvm, archive_of_classes, prepare_environment, settings_of
+from crossstream.machine import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
 from crossstream.spark.early import check_settings
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
 

@@ -19,18 +19,19 @@ from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.errors import ConfigError, CrossStreamError, caller_location
-from crossstream.metrics.observation import Running
+from crossstream.metrics.observation import Progress, Running
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
-from crossstream.recompute.why import Why, why
+from crossstream.recompute.reason import Why
+from crossstream.recompute.why import why
 from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.health import Health
 from crossstream.spark.notebook import html_of, show_live
-from crossstream.spark.progress import Progress, call_listener, check_listener
+from crossstream.spark.progress import call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.spark.topics import connection_of
 from crossstream.spark.window import Window

@@ -13,19 +13,19 @@ from crossstream.api.topology import Topology
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
+from crossstream.metrics.observation import Progress
 from crossstream.metrics.opentelemetry import is_used
 from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
-from crossstream.query.files import open_store
+from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
-from crossstream.spark.progress import Progress
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicLog, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.metrics.opentelemetry import Telemetry
     from crossstream.metrics.prometheus import Endpoint
-    from crossstream.recompute.why import Why
+    from crossstream.recompute.reason import Why
     from crossstream.spark.driver import Engine
     from crossstream.ui.server import Page
 
@@ -120,9 +120,7 @@ class Window:
 
     def _reader(self, name: str, as_of: int | None) -> StoreReader:
         """A store, with the serdes of the application itself."""
-        own = next((store for store in self._plan.stores.values() if store.public == name), None)
-        given = {} if own is None else {"key": own.key, "value": own.value}
-        return open_store(self._state, name, as_of, given)
+        return open_own(self._state, self._plan, name, as_of)
 
     @property
     def ui_address(self) -> str | None:

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossstream.cache import cache_directory
 from crossstream.errors import StateError
+from crossstream.machine import cache_directory
 from crossstream.storage.bucket import AWAY, Bucket, Uri, refused
 from crossstream.storage.files import PRIVATE, Background, Written, make_folder, opener, whole
 from crossstream.storage.lease import Lease

@@ -6,13 +6,13 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType, TracebackType
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from crossstream.api.checks import check_serdes, check_topic
 from crossstream.api.short_forms import AsSerde, as_serde
@@ -23,42 +23,24 @@ from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
-from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan, read_as
+from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
-from crossstream.query.by_time import ByTime
-from crossstream.query.store import StoreReader
+from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
-from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
+from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of
+from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
-from crossstream.runtime.task import RoundTask, collected, in_turn
 from crossstream.serdes.registry import read_from, written_to
 from crossstream.signatures import is_whole
-from crossstream.storage.log_entries import Silence, SourceRange
+from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
-from crossstream.testing.topics import (
-    MemoryInput,
-    MemoryOutput,
-    MemoryTopic,
-    TestInputTopic,
-    TestOutputTopic,
-    TestRecord,
-)
+from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
+from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
-Kind = Literal["key-value", "versioned", "window", "session"]
-_KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        KEY_VALUE.kind: "key-value",
-        VERSIONED.kind: "versioned",
-        WINDOW.kind: "window",
-        WINDOWED.kind: "window",
-        SESSIONS.kind: "session",
-    }
-)
-"""The kind of store by its layout."""
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -131,7 +113,6 @@ class TopologyTestDriver:
         self._partnerless = Partnerless.of(topology)
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
-        self._node_rank = {name: rank for rank, name in enumerate(topology.nodes)}
         self._output = MemoryOutput(partitions, self._fed_back)
         self._lakehouse = Tables(topology, "TopologyTestDriver")
         self._lakehouse.begin(uuid4().hex, -1)
@@ -185,13 +166,10 @@ class TopologyTestDriver:
             )
         self._topic(topic)
 
-        def pipe(records: pa.RecordBatch, partition: int | None) -> None:
-            self._pipe(topic, records, partition)
-
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance")
         key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
-        return TestInputTopic(pipe, key, value, start, advance, self._partitions)
+        return TestInputTopic(partial(self._pipe, topic), key, value, start, advance, self._partitions)
 
     def create_output_topic(
         self, topic: str, key_serde: AsSerde | None = None, value_serde: AsSerde | None = None
@@ -329,20 +307,22 @@ class TopologyTestDriver:
         """Runs one batch. If it fails, stores and topics are unchanged, and the records still wait."""
         self._failed = True
         before = {name: topic.counts() for name, topic in self._topics.items()}
-        spans = tuple(self._spans(before))
-        silence, wants = self._silence(), self._partnerless.wants_keys
+        silence = None if self._idle_after is None else Silence(self._clock, 0, self._idle_after)
         batch = Batch(
             self._batch,
-            spans,
+            ranges_of(self.plan.topology, self._spans(before)),
             self._partitions,
             bits=self._bits,
             silence=silence,
             clock=self._clock,
-            wants_keys=wants,
+            wants_keys=self._partnerless.wants_keys,
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
-            report = self._process(batch)
+            source = MemoryInput(self._topics)
+            report, sent = run_batch(self.plan, batch, self._stores, self._output, self._settings, source)
+            for name, rows in self._lakehouse.rows(sent).items():
+                self._lakehouse.write(name, rows, batch.id)
         except BaseException:
             self._output.rewind(mark)
             self._stores.versions = versions
@@ -358,98 +338,40 @@ class TopologyTestDriver:
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False
 
-    def _process(self, batch: Batch) -> Report:
-        """Runs the rounds of global tables if one changes, then all others."""
-        report = Report()
-        global_tables = GlobalTables(
-            self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded)
-        )
-        before = self.plan.global_stage
-        if before is not None and batch.read_by(before.sources):
-            report.add(self._rounds(before, replace(batch, recorded=True), global_tables))
-            global_tables.batch = batch = replace(batch, histories=report.histories)
-        report.add(self._rounds(self.plan, batch, global_tables))
-        return report
-
-    def _rounds(self, plan: Plan, batch: Batch, global_tables: GlobalTables) -> Report:
-        report, source = Report(), MemoryInput(self._topics)
-
-        def task(number: int, pid: int) -> RoundTask:
-            stores, output, settings = self._stores, self._output, self._settings
-            return RoundTask(
-                plan,
-                batch,
-                number,
-                pid,
-                stores,
-                output,
-                settings,
-                source,
-                global_tables,
-                near=True,
-                report=report,
-            )
-
-        first = task(0, 0).read(batch.read_by(plan.sources))
-        to_driver = in_turn(
-            plan,
-            batch,
-            first,
-            lambda number, pid, blocks: task(number, pid).run(blocks),
-            lambda store, pid: (store, pid) in self._stores.versions,
-        )
-        _, sent = collected(to_driver)
-        for name, rows in self._lakehouse.rows(sent).items():
-            self._lakehouse.write(name, rows, batch.id)
-        return report
-
-    def _silence(self) -> Silence | None:
-        return None if self._idle_after is None else Silence(self._clock, 0, self._idle_after)
-
-    def _spans(self, counts: dict[str, list[int]]) -> list[SourceRange]:
-        spans = []
-        for name in sorted(name for name, waiting in counts.items() if any(waiting)):
-            for node in self._readers(name):
-                for partition, count in enumerate(counts[name]):
+    def _spans(self, counts: dict[str, list[int]]) -> Iterator[Span]:
+        for name, waiting in counts.items():
+            for node in self._readers(name) if any(waiting) else ():
+                for partition, count in enumerate(waiting):
+                    start = self._topics[name].base[partition]
                     if count:
-                        start = self._topics[name].base[partition]
-                        spans.append((node, name, partition, start, start + count))
-        ordered = sorted(spans, key=lambda span: (self._node_rank[span[0]], span[1], span[2]))
-        return [
-            SourceRange(*span, rank_of(self.plan.topology[span[0]].shape, position))
-            for position, span in enumerate(ordered)
-        ]
+                        yield node, name, partition, start, start + count
 
     def _tables(self) -> GlobalTables:
         """The global tables as they are now."""
-        stores = MemoryStores(dict(self._stores.versions))
-        return GlobalTables(self.plan, Batch(self._batch, (), self._partitions, bits=self._bits), stores)
+        batch = Batch(self._batch, (), self._partitions, bits=self._bits)
+        return tables_of(self.plan, batch, self._stores)
 
-    def _store(self, name: str, kind: Kind) -> StoreReader:
-        public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
-        if name not in public and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
+    def _versions(self, store: StoreDef) -> list[Version]:
+        return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
+
+    def _store(self, name: str, kind: str) -> StoreReader:
+        store = store_named(self.plan, name)
+        if store is None and kind == "key-value" and (view := view_of(self.plan, name, self._tables)):
             return view
-        if name not in public:
-            names = ", ".join(sorted(public)) or "none"
+        if store is None:
+            names = ", ".join(sorted(one.public for one in self.plan.stores.values() if one.public)) or "none"
             raise StateError(
                 f"the topology has no store named {name!r}",
                 code="CS-710",
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, own = public[name], _KINDS[read_as(public[name].layout.kind)]
-        if own != kind:
+        reader = reader_of(store, partial(self._versions, store), self._bits)
+        if reader.kind != kind:
             raise StateError(
-                f"{name!r} is a {own} store, not a {kind} store",
+                f"{name!r} is a {reader.kind} store, not a {kind} store",
                 code="CS-710",
                 where={"store": name},
-                next=f"call get_{own.replace('-', '_')}_store({name!r})",
+                next=f"call get_{reader.kind.replace('-', '_')}_store({name!r})",
             )
-
-        def versions() -> list[Version]:
-            return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
-
-        by_time, hashed = ByTime.of(store.layout, store.window_size), not store.anywhere
-        return StoreReader(
-            name, store.key, store.value, versions, store.history, self._bits, hashed=hashed, by_time=by_time
-        )
+        return reader

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossstream.config import needs, not_opened
 from crossstream.errors import CrossStreamError
-from crossstream.metrics.extras import needs, not_opened
-from crossstream.ui import browser
 from crossstream.ui.history import RINGS
-from crossstream.ui.source import Source
+from crossstream.ui.source import Source, changes_of, found_rows, reason
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -229,14 +228,14 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
     def rows(query: Any) -> Any:
         store = source.open(query.get("store", ""), batch(query))
         operation = query.get("operation", "all")
-        return browser.rows(store, operation, query.get("key", ""), query.get("to", ""), source.rows)
+        return found_rows(store, operation, query.get("key", ""), query.get("to", ""), source.rows)
 
     def changes(query: Any) -> Any:
-        return browser.changes(source.open, source.log, query.get("store", ""), query.get("key", ""))
+        return changes_of(source, query.get("store", ""), query.get("key", ""))
 
     def why(query: Any) -> Any:
-        store, as_of = source.open(query.get("store", ""), batch(query)), batch(query)
-        return browser.reason(store, source.why, query.get("key", ""), query.get("place", ""), as_of)
+        store, key, place = (query.get(name, "") for name in ("store", "key", "place"))
+        return reason(source, store, key, place, batch(query))
 
     routes = [
         Route("/", page),

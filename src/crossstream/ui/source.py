@@ -1,10 +1,11 @@
-"""Where the page gets what it shows: the application of this process, or a state folder."""
+"""Where the page gets what it shows: the application of this process, or a state folder; and rows of its stores."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,10 +15,11 @@ from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
 from crossstream.query.store import StoreReader
-from crossstream.recompute.why import Why
+from crossstream.query.text import parse_key, rows_of, rows_of_key, to_plain
+from crossstream.recompute.reason import Why
+from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import LocalRoot, StateRoot
-from crossstream.ui.browser import Explain
 from crossstream.ui.drawing import Drawing, encoded
 from crossstream.ui.history import History, Rates
 
@@ -33,6 +35,15 @@ STALE_SECONDS = 30.0
 
 LIVE_ROWS, FOLDER_ROWS = 200_000, 5_000_000
 """The largest store that is searched for a range or prefix: in the driver, and in a process for the page alone."""
+
+
+ROWS = 100
+"""The most rows of an answer."""
+BATCHES = 50
+"""A row is looked up in so many kept batches, the newest ones."""
+
+Explain = Callable[[str, Any, "int | None"], Why]
+"""Finds the records that made a row: store, key, and the batch, None for the newest."""
 
 
 class Source(ABC):
@@ -231,3 +242,64 @@ class FolderSource(Source):
         seconds = max(0.0, commit.time - entry.time)
         records = sum(span.end - span.start for span in entry.ranges)
         return Done(batch, commit.time, records, seconds, {"batch": seconds * 1000})
+
+
+# -- rows of a store ----------------------------------------------------------------------------------------
+
+
+def found_rows(store: StoreReader, operation: str, first: str, last: str, most: int) -> dict[str, Any]:
+    """Rows as plain data, and whether there are more. ``most``: the largest store whose rows are all looked at.
+
+    Raises `ConfigError` CS-281 for a key that is not valid, or a store that is too large to be searched.
+    """
+    if operation == "get":
+        found: Iterable[tuple[Any, Any]] = _of_key(store, first)
+    else:
+        if (count := store.approximate_count()) > most:
+            raise ConfigError(
+                f"{store.name} has up to {count:,} rows, too many to be searched here",
+                code="CS-281",
+                next="ask for a key, or use `crossstream query` or `crossstream ui` on the state folder",
+            )
+        found = rows_of(store, operation, (first, last))
+    shown = list(itertools.islice(found, ROWS + 1))
+    return {"rows": [_plain(row) for row in shown[:ROWS]], "more": len(shown) > ROWS}
+
+
+def changes_of(source: Source, name: str, text: str) -> dict[str, Any]:
+    """What a key had after each kept batch, without those that changed nothing; oldest first."""
+    kept = source.log.commits()[-BATCHES:]
+    steps: list[dict[str, Any]] = []
+    before: list[Any] | None = None
+    for batch in kept:
+        present = [_plain(row) for row in _of_key(source.open(name, batch), text)]
+        if present != before:
+            steps.append({"batch": batch, "time": source.log.commit(batch).time, "rows": present})
+        before = present
+    return {"batches": [kept[0], kept[-1]] if kept else [], "changes": steps}
+
+
+def reason(source: Source, name: str, text: str, place: str, as_of: int | None) -> dict[str, Any]:
+    """The records that made the row of a key, step by step. ``place``: start and end of a window or session."""
+    store = source.open(name, as_of)
+    key = parse_key(store.key, text)
+    bounds = [int(one) for one in place.split(",") if one.isdecimal()]
+    if store.kind in ("window", "session") and len(bounds) == 2:
+        key = Windowed(key, *bounds)
+    found = source.why(store.name, key, as_of)
+    made = {name: value for name, value in found.to_dict().items() if name != "records"}
+    return {**made, "step": _cut(made["step"]), "records": len(found.records)}
+
+
+def _cut(step: dict[str, Any]) -> dict[str, Any]:
+    """A step with its first records only, and how many there are."""
+    records, inputs = step["records"], [_cut(one) for one in step["inputs"]]
+    return {**step, "records": records[:ROWS], "count": len(records), "inputs": inputs}
+
+
+def _of_key(store: StoreReader, text: str) -> list[tuple[Any, Any]]:
+    return rows_of_key(store, parse_key(store.key, text))
+
+
+def _plain(row: tuple[Any, Any]) -> list[Any]:
+    return [to_plain(row[0]), to_plain(row[1])]

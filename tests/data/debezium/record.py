@@ -21,9 +21,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from crossstream.demo.cdc import Parts
+from crossstream.demo.cdc import Parts, Postgres
 from crossstream.demo.cdc import parts as started
-from crossstream.demo.postgres import Postgres
 from crossstream.kafka import servers
 from tests.data.debezium.recordings import Recorded
 

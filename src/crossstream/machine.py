@@ -1,4 +1,4 @@
-"""Finds the Java for Spark and Kafka's development broker: in ``JAVA_HOME``, else on ``PATH``."""
+"""What this machine has: its Java, and a folder for what can be made or fetched again. Nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 JAVA_VERSION = 17
@@ -17,7 +18,7 @@ INSTALL = (
 
 
 def java_command() -> str | None:
-    """The path of ``java``; None without Java."""
+    """The path of ``java``, in ``JAVA_HOME``, else on ``PATH``; None without Java."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin") if home else None)
 
@@ -51,3 +52,15 @@ def noted_version(command: str) -> int | None:
         found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
         return int(found[1]) if found else None
     return None
+
+
+def cache_directory() -> Path:
+    """Where this machine keeps what can be fetched again: ``$CROSSSTREAM_CACHE``, else in the cache of the user."""
+    chosen = os.environ.get("CROSSSTREAM_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    try:
+        own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()).absolute() / f"crossstream-{os.getuid()}"
+    return own.absolute() / "crossstream"
