@@ -1,6 +1,7 @@
 """5,000 records a second through joins, aggregations and a suppression, exactly once: nothing grows, nothing is lost.
 
-SOAK_MINUTES=60 makes it long, SOAK_RATE changes the records a second.
+SOAK_MINUTES=60 makes it long, SOAK_RATE changes the records a second. A run of less than two minutes looks at the
+results alone: a quarter of it is a few batches, in which caches still fill and the backlog of the start is read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tests.kafka.fixtures import delete
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(3 * 3600)]
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "3"))
+LONG_ENOUGH = 2.0
+"""Minutes from which on the quarters of a run show whether anything grows."""
 RATE = int(os.environ.get("SOAK_RATE", "5000"))
 CUSTOMERS, ORDERS = 1_000, 50_000
 INPUTS = ("customers", "orders", "views", "clicks")
@@ -154,9 +157,13 @@ def test_an_hour_at_an_even_rate(
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(60) == 0
-    report(feed, batches, samples)
+    print(f"{feed.orders} orders, {feed.clicks} views and clicks, at most {feed.behind:.1f} s late")
     check_results(feed, log, reader, prefix)
-    check_flat(batches, samples)
+    if MINUTES >= LONG_ENOUGH:
+        report(batches, samples)
+        check_flat(batches, samples)
+    else:
+        print(f"too short to see whether anything grows: that takes SOAK_MINUTES={LONG_ENOUGH:g}")
     for topic in (*INPUTS, *RESULTS):
         delete(servers, prefix + topic)
 
@@ -178,8 +185,7 @@ def ends(log: KafkaLog, prefix: str, topics: tuple[str, ...]) -> dict[TopicParti
     return log.end_offsets([TopicPartition(prefix + t, p) for t in topics for p in range(PARTITIONS)])
 
 
-def report(feed: Feed, batches: list[dict[str, Any]], samples: list[Sample]) -> None:
-    print(f"{feed.orders} orders, {feed.clicks} views and clicks, at most {feed.behind:.1f} s late")
+def report(batches: list[dict[str, Any]], samples: list[Sample]) -> None:
     for name, quarter in (("second quarter", 1), ("last quarter", 3)):
         times = [batch["seconds"] for batch in quarter_of(batches, quarter)]
         middle = {

@@ -17,12 +17,14 @@ from crossstream.lakehouse.delta import DeltaSink
 from crossstream.lakehouse.iceberg import IcebergSink
 from crossstream.lakehouse.tables import Tables
 from crossstream.spark.publishing import Publishing
+from crossstream.storage import lease as leases
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
-from tests.faults.one_process import process, streams
+from tests.faults.one_process import application, process, streams
 from tests.lakehouse.lake import FORMATS, Lake
 from tests.object_store import ObjectStore, cache, object_server, object_store
 from tests.spark.world import World
+from tests.storage.test_lease import stopped
 
 __all__ = ["cache", "object_server", "object_store"]
 
@@ -232,3 +234,45 @@ def test_state_on_an_object_store(lives: Lives, object_store: ObjectStore, tmp_p
     lives.run(state_dir=object_store.uri(tmp_path.name))
     assert lives.events() == ["a"]
     assert not any(name.startswith("staged/") for name in object_store.names(tmp_path.name))
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(
+    ("put", "folder"), [("create", "batches"), ("replace", "batches"), ("create", "commits")]
+)
+def test_an_application_that_stands_still_before_a_put(
+    lives: Lives,
+    object_store: ObjectStore,
+    tmp_path: Path,
+    put: str,
+    folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another one takes its place meanwhile. It continues with the put: of the entry, the note or the commit.
+
+    The other one is killed when it has noted the batch as well: its note counts.
+    """
+    crash = after(BatchLog, "write_publication") if put == "replace" else None
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
+    place = object_store.uri(tmp_path.name)
+    lives.append("a")
+    lives.run(state_dir=place)
+    lives.append("a", "b")
+    with application(lives.topology(), lives.world.config(state_dir=place)) as zombie:
+        stopped(zombie.log, put, folder, lambda: lives.run(crash, state_dir=place), monkeypatch)
+
+        def proceed() -> None:
+            for word in "cd":
+                zombie.run_until(zombie.inputs.end_offsets())
+                lives.append(word)
+
+        with pytest.raises(cs.StateError) as caught:
+            proceed()
+    assert caught.value.code == "CS-720"
+    lives.append("e")
+    lives.run(state_dir=place)
+    expected = ["a", "a", "b", "e"] if put + folder != "createcommits" else ["a", "a", "b", "c", "e"]
+    assert lives.events() == expected
+    assert lives.counts() == {word: expected.count(word) for word in expected}
+    assert lives.in_topic() == sorted((w, n + 1) for w in set(expected) for n in range(expected.count(w)))

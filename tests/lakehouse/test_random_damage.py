@@ -29,6 +29,7 @@ class Damaged:
     """A table of two batches; each try damages a copy of it and writes the third one."""
 
     def __init__(self, root: Path, form: Any) -> None:
+        root.mkdir(exist_ok=True)
         self.lake = Lake(root, form)
         builder = cs.StreamsBuilder()
         counts = builder.table("counts", cs.Consumed(key=TEXT, value=NUMBER))
@@ -110,7 +111,8 @@ def attempt(case: Damaged, seed: int) -> str:
         return f"{kind}: {refused.code}"
     if kind == "flipped":
         return "flipped: not seen"  # neither format has checksums of its files
-    path.write_bytes(data)  # the batch did not need it
+    if path.suffix != ".db":  # the catalog has the batch now
+        path.write_bytes(data)  # the batch did not need it
     assert dict(case.lake.tuples("counts")) == wanted
     return f"{kind}: not needed"
 
@@ -125,9 +127,13 @@ def tried(root: Path, form: Any, seed: int, count: int) -> Iterator[str]:
         case.restore()
 
 
+FOUND = 273782941
+"""Cuts the catalog of Iceberg where a batch does not need it; the batch writes to it."""
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_random_damage(tmp_path: Path, form: Any) -> None:
-    found = list(tried(tmp_path, form, 1, 12))
+    found = [*tried(tmp_path / "some", form, 1, 12), *tried(tmp_path / "found", form, FOUND, 1)]
     assert any("CS-" in one for one in found)
 
 

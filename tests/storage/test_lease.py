@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +16,12 @@ import pytest
 from crossstream.errors import StateError
 from crossstream.storage import lease as leases
 from crossstream.storage.bucket import AWAY
-from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.commit_log import BatchLog, Vacuum
 from crossstream.storage.lease import Lease
-from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.storage.log_entries import Application, BatchEntry, Commit, Publication
+from crossstream.storage.manifest import Manifest, read_manifest, write_manifest
 from crossstream.storage.remote import RemoteRoot
+from crossstream.storage.root import FileLock
 from tests.object_store import ObjectStore, cache, object_server, object_store
 
 pytestmark = pytest.mark.slow
@@ -224,6 +229,31 @@ def test_a_store_that_ignores_conditions_is_refused(objects: Objects) -> None:
     assert "If-None-Match" in error.what
 
 
+def stopped(
+    log: BatchLog, put: str, folder: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process stands still right before its next put of this kind, until others did what they do."""
+    method, roots = getattr(RemoteRoot, put), [log.root]
+
+    def held_back(self: RemoteRoot, name: str, *arguments: Any, **more: Any) -> Any:
+        if self in roots and name.startswith(folder):
+            roots.clear()
+            if isinstance(log._lock, Lease):
+                gone(log._lock)
+            act()
+        return method(self, name, *arguments, **more)
+
+    monkeypatch.setattr(RemoteRoot, put, held_back)
+
+
+def put_manifest(log: BatchLog, batch: int) -> str:
+    """The manifest of a partition of the store ``s`` without rows, which no commit leads to yet."""
+    name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.manifest"
+    write_manifest(log.root.storage("stores/s/0"), Manifest(name, "key-value", batch))
+    log.settled()
+    return name
+
+
 class TestLog:
     """The batch log on an object store."""
 
@@ -282,6 +312,111 @@ class TestLog:
         assert other.batch(0).time == 2.0
         log.unlock()
         other.unlock()
+
+    @pytest.mark.parametrize("has_written", [False, True])
+    def test_a_note_that_was_held_back_replaces_nothing(
+        self, place: str, has_written: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An owner stops between its last look at the lease and its put of the note; another one has begun meanwhile.
+
+        The other one runs the batch again. It has written its own note, or not yet.
+        """
+        log, other = BatchLog(place), BatchLog(place)
+        log.lock("app")
+        log.write_batch(BatchEntry(0, (), 1.0))
+        theirs = Publication(Commit(0, 1, time=2.0), (), "")
+
+        def begin() -> None:
+            other.lock("app")
+            entry = other.take_over(Commit(-1, 1))
+            assert entry is not None
+            if has_written:
+                other.write_publication(entry, theirs)
+
+        stopped(log, "replace", "batches", begin, monkeypatch)
+        with pytest.raises(StateError) as caught:
+            log.write_publication(BatchEntry(0, (), 1.0), Publication(Commit(0, 1, time=1.0), (), ""))
+        assert caught.value.code == "CS-720"
+        found = other.batch(0)
+        assert (found.time, found.publication) == (1.0, theirs if has_written else None)
+        other.unlock()
+
+    def test_a_note_that_came_first_is_taken_over(self, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The put of the earlier owner arrives between the look of the next one and its own put."""
+        log, other = BatchLog(place), BatchLog(place)
+        log.lock("app")
+        log.write_batch(BatchEntry(0, (), 1.0))
+        theirs = Publication(Commit(0, 1, time=2.0), (), "")
+        entry = BatchEntry(0, (), 1.0)
+        stopped(other, "replace", "batches", lambda: log.write_publication(entry, theirs), monkeypatch)
+        other._lock = FileLock(BytesIO())
+        found = other.take_over(Commit(-1, 1))
+        assert found is not None
+        assert found.publication == other.batch(0).publication == theirs
+        log.unlock()
+
+    def test_an_entry_that_was_held_back_is_replaced(
+        self, place: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It arrives when the next owner has begun, which has no such batch yet. Nothing is published from it."""
+        log, other = BatchLog(place), BatchLog(place)
+        log.lock("app")
+
+        def begin() -> None:
+            other.lock("app")
+            assert other.take_over(Commit(-1, 1)) is None
+
+        stopped(log, "create", "batches", begin, monkeypatch)
+        entry = BatchEntry(0, (), 1.0)
+        log.write_batch(entry)
+        with pytest.raises(StateError) as caught:
+            log.write_publication(entry, Publication(Commit(0, 1), (), ""))
+        assert caught.value.code == "CS-720"
+        other.write_batch(BatchEntry(0, (), 2.0))
+        assert (other.batch(0).time, other.batch(0).publication) == (2.0, None)
+        other.unlock()
+
+    def test_an_entry_that_was_removed_is_written_again(self, place: str) -> None:
+        """An owner that was stopped while it removed an entry continues, when the next one has written its own."""
+        log = BatchLog(place)
+        log.lock("app")
+        log.write_batch(BatchEntry(0, (), 1.0))
+        BatchLog(place).forget(0)
+        log.write_publication(BatchEntry(0, (), 1.0), Publication(Commit(0, 1), (), ""))
+        assert log.batch(0).publication is not None
+        log.unlock()
+
+    def test_files_of_a_commit_that_was_held_back_are_there(
+        self, place: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The next owner has removed what no commit leads to, before the put of the commit arrives."""
+        log, other = BatchLog(place), BatchLog(place)
+        log.lock("app")
+        log.write_application(Application("app", 1, {}))
+        name = put_manifest(log, 0)
+        commit = Commit(0, 1, versions={"s": {0: name}})
+
+        def begin() -> None:
+            other.lock("app")
+            Vacuum(place, other, 1).sweep(0)
+
+        stopped(log, "create", "commits", begin, monkeypatch)
+        log.write_commit(commit)
+        with pytest.raises(StateError, match="another application has committed batch 0"):
+            other.write_commit(Commit(0, 1))
+        other.unlock()
+        third = BatchLog(place)
+        third.lock("app")
+        vacuum = Vacuum(place, third, 1)
+        vacuum.sweep(1)
+        assert read_manifest(third.root.storage("stores/s/0"), name).name == name
+        left = put_manifest(third, 1)
+        vacuum.sweep(1)
+        third.write_commit(Commit(1, 1, versions={"s": {0: name}}))
+        vacuum.add(1, {})
+        third.unlock()
+        names = RemoteRoot(place).names("stores/s/0")
+        assert (name in names, left in names) == (True, False)
 
     def test_another_application_is_refused(self, place: str) -> None:
         log = BatchLog(place)

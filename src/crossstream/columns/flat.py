@@ -182,3 +182,14 @@ def _leaf_columns(column: pa.Array, name: str = "") -> Iterator[tuple[str, pa.Ar
         return
     for field, part in zip(column.type, column.flatten(), strict=True):
         yield from _leaf_columns(part, field.name)
+
+
+def with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with these columns; those that they do not have are null."""
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

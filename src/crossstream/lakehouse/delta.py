@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from crossstream.columns.flat import DELETED, keys_of
+from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
 
@@ -61,6 +61,10 @@ class DeltaSink:
         text = self._opened.metadata().configuration.get(KEY)
         return tuple(text.split("\n")) if text else None
 
+    @property
+    def version(self) -> object:
+        return self._opened.version()
+
     def add_columns(self, fields: list[pa.Field]) -> None:
         self._opened.alter.add_columns([Field.from_arrow(field) for field in fields])
         self.open()
@@ -78,7 +82,9 @@ class DeltaSink:
         }
         properties = CommitProperties(noted, app_transactions=[Transaction(_writer(mark), mark.batch)])
         if DELETED not in rows.column_names:
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
+            write_deltalake(
+                table, with_columns(rows, self.schema), mode="append", commit_properties=properties
+            )
             return
         keys = keys_of(rows)
         same = "=" if len(keys) == 1 else "IS NOT DISTINCT FROM"  # fields of a struct may be null

@@ -21,7 +21,7 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterTha
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 
-from crossstream.columns.flat import DELETED, keys_of
+from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
 
@@ -74,6 +74,10 @@ class IcebergSink:
     def key(self) -> tuple[str, ...] | None:
         text = self._opened.properties.get(KEY)
         return tuple(text.split("\n")) if text else None
+
+    @property
+    def version(self) -> object:
+        return self._opened.metadata_location
 
     def add_columns(self, fields: list[pa.Field]) -> None:
         with self._opened.update_schema() as update:
@@ -177,7 +181,7 @@ def _overwrite(
 ) -> None:
     """One snapshot: data files without what is gone, and the rows that are new."""
     whole = table.schema().as_arrow()
-    parts = [_as(rows, whole) for rows in (added, *(kept for _, kept in touched)) if rows.num_rows]
+    parts = [with_columns(rows, whole) for rows in (added, *(kept for _, kept in touched)) if rows.num_rows]
     with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
         snapshot.commit_uuid = uuid.uuid4()
         snapshot.delete_by_predicate(AlwaysTrue())
@@ -188,17 +192,6 @@ def _overwrite(
             metadata = transaction.table_metadata
             for file in _dataframe_to_data_files(metadata, rows, table.io, write_uuid=snapshot.commit_uuid):
                 snapshot.append_data_file(file)
-
-
-def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with these columns; those that they do not have are null."""
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _noted(mark: BatchMark) -> dict[str, str]:

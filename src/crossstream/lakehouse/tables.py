@@ -35,6 +35,10 @@ class Writer(Protocol):
     def key(self) -> tuple[str, ...] | None:
         """The columns of the key that the table was created with; None: it says nothing of it."""
 
+    @property
+    def version(self) -> object:
+        """Differs for each commit of the table."""
+
     def open(self) -> bool:
         """Opens the newest version; False: there is no table."""
 
@@ -129,14 +133,16 @@ class Tables:
             writer = self._prepared(
                 node, pa.schema([f for f in rows.schema if f.name != DELETED]), keys_of(rows)
             )
-            found = self._found(node, writer, mark)
+            found, version = self._found(node, writer, mark), writer.version
             try:
                 if found is None or found < mark.batch:
                     writer.write(rows, mark)
                 self.written[node.name] = mark.batch
                 return
-            except writer.conflicts:
-                if attempt == ATTEMPTS - 1:
+            except Exception as error:
+                if attempt == ATTEMPTS - 1 or not (
+                    isinstance(error, writer.conflicts) or _has_moved(writer, version)
+                ):
                     raise
                 sleep(pause)
                 pause *= 2
@@ -225,6 +231,11 @@ def staged_rows(rows: pa.Table) -> BufferList:
 
 def unstaged_rows(data: Any) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
+
+
+def _has_moved(writer: Writer, version: object) -> bool:
+    """Whether others have committed to the table since: files of the older version may be gone, and its log."""
+    return writer.open() and writer.version != version
 
 
 def _same(node: TableSink, there: pa.DataType, wanted: pa.DataType) -> bool:

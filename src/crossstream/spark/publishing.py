@@ -97,7 +97,7 @@ class Publishing:
         if found is None or found.application_id != application_id:
             return
         newest = self.log.newest()
-        entry = self.log.begun(newest)
+        entry = self.log.take_over(newest)
         publication = None if entry is None else entry.publication
         if entry is None or publication is None:
             return

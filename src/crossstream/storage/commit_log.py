@@ -71,11 +71,14 @@ class BatchLog:
         self._lock: Lock | None = None
         self._disk = Disk()
         self._is_noted = False
+        self._owner = ""
+        self._written = ("", "")  # the entry that this process wrote last, and the tag of that version
 
     def lock(self, application_id: str, rights: int | None = None) -> None:
         """Makes this process the only writer; `StateError` CS-720 if another one is. ``rights``: of what it writes."""
         owner = f"{application_id}, process {os.getpid()} on {socket.gethostname()}"
         self._lock = self.root.lock(owner, rights)
+        self._owner = self._lock.token
 
     def unlock(self) -> None:
         try:
@@ -125,15 +128,17 @@ class BatchLog:
     def write_batch(self, entry: BatchEntry) -> None:
         self.settled()  # a batch that outlives the commit before it would make the state unreadable
         self.assure()
-        try:
-            self._write(batch_file(entry.id), entry, new=True)
-        except FileExistsError:  # of an attempt that is not repeated, or of an application that took over
+        name, (last, tag) = batch_file(entry.id), self._written
+        found = tag if name == last else None
+        while not self._put(entry, found):
+            # There is one of an attempt that is not repeated, or of an application that took over.
+            found = self.root.tag(name)
             self.assure(0.0)
-            self._write(batch_file(entry.id), entry)
 
     def write_publication(self, entry: BatchEntry, publication: Publication) -> None:
         """From here on the batch is not run again; returns when that, and what it rests on, is settled."""
         self.settled()
+        self.assure(0.0)
         self.write_batch(msgspec.structs.replace(entry, publication=publication))
         self.settled()
 
@@ -191,6 +196,15 @@ class BatchLog:
             raise self._missing(commit_file(last.id - 1))
         return last
 
+    def take_over(self, after: Commit) -> BatchEntry | None:
+        """As `begun`, at a start. An earlier owner, which may only stand still, cannot replace the entry any more."""
+        while (entry := self.begun(after)) is not None and self.root.is_remote:
+            tag = self.root.tag(batch_file(entry.id))
+            self.assure(0.0)
+            if self.begun(after) == entry and self._put(entry, tag):
+                break
+        return entry
+
     def last_batch(self) -> BatchEntry | None:
         ids = self.batches()
         return self.batch(ids[-1]) if ids else None
@@ -237,8 +251,8 @@ class BatchLog:
         return self._numbered(commit_file(number), number, Commit)
 
     def forget(self, number: int) -> None:
-        """Removes the entries of a batch that is no longer kept."""
-        self.root.delete(*entries(number))
+        """Removes the entry of a batch that was begun, and is not to be repeated."""
+        self.root.delete(batch_file(number))
 
     def unfinished(self) -> list[str]:
         """Files that a crash left while they were written; of the only writer, which writes none now."""
@@ -253,11 +267,23 @@ class BatchLog:
         return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
 
     def _write(self, name: str, value: Any, *, new: bool = False) -> None:
-        content = msgspec.json.encode(value)
-        sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
         write = self.root.create if new else self.root.write
-        write(name, msgspec.json.encode(sealed), forced=self.durable)
+        write(name, _sealed(value), forced=self.durable)
         self.settle([name])
+
+    def _put(self, entry: BatchEntry, tag: str | None) -> bool:
+        """Writes an entry in the place of the version with this tag, or of none; False: there is another one."""
+        name, data = batch_file(entry.id), _sealed(msgspec.structs.replace(entry, owner=self._owner))
+        try:
+            if tag is None:
+                new = self.root.create(name, data, forced=self.durable)
+            else:
+                new = self.root.replace(name, data, tag, forced=self.durable)
+        except FileExistsError:
+            return False
+        self._written = name, new
+        self.settle([name])
+        return True
 
     def _missing(self, name: str) -> StateError:
         return StateError(
@@ -305,6 +331,11 @@ class BatchLog:
         )
 
 
+def _sealed(value: Any) -> bytes:
+    content = msgspec.json.encode(value)
+    return msgspec.json.encode(Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content)))
+
+
 def batch_file(number: int) -> str:
     return f"batches/{number:012d}.json"
 
@@ -334,6 +365,7 @@ class Vacuum:
         self.retain = retain
         self._staged = self.root.here / STAGED if staged is None else staged
         self._waiting: deque[tuple[int, dict[str, list[str]]]] = deque()
+        self._attempt: list[str] = []
 
     def add(self, batch: int, retired: dict[str, list[str]]) -> None:
         """After the commit of ``batch``: what it replaced is kept for a while, what is due is deleted."""
@@ -341,6 +373,7 @@ class Vacuum:
         due: list[str] = []
         while self._waiting and self._waiting[0][0] <= batch - self.retain:
             due += file_names(self._waiting.popleft()[1])
+        due, self._attempt = due + self._attempt, []
         past = batch - self.retain - 1
         self.root.discard(entries(past) if past >= 0 else (), due)
 
@@ -356,13 +389,19 @@ class Vacuum:
         for (_, older), (id_, newer) in pairwise(kept):
             gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
             self._waiting.append((id_, gone))
-        self._clear(kept)
+        self._clear(kept, next_batch)
 
-    def _clear(self, kept: Sequence[tuple[int, Files]]) -> None:
+    def _clear(self, kept: Sequence[tuple[int, Files]], next_batch: int) -> None:
+        """Deletes what no kept commit uses; on an object store files of the next batch when it is committed.
+
+        There an earlier owner may stand still right before it puts that commit.
+        """
         used = {name for _, files in kept for name in file_names(files)}
         tree = self.root.tree("stores")
         there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
-        self.root.delete(*sorted(there - used))
+        attempt = f"/{next_batch:012d}-" if self.root.is_remote else "no file"
+        self._attempt = sorted(name for name in there - used if attempt in name)
+        self.root.delete(*sorted(there - used - {*self._attempt}))
         for folder in () if self.root.is_remote else tree:
             if folder.count("/") == 2:
                 with suppress(OSError):  # only an empty one goes: of a number of partitions that is past

@@ -64,6 +64,11 @@ class Lease:
         lease._thread.start()
         return lease
 
+    @property
+    def token(self) -> str:
+        """Of this run."""
+        return self._note.token
+
     def assure(self, within: float = 0.0) -> None:
         """Returns if the lease was renewed in the last ``within`` seconds, or can be renewed now.
 

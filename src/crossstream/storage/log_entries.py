@@ -141,7 +141,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
     ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
-    published.
+    published. ``owner``: on an object store the token of the lease under which it was written.
     """
 
     id: int
@@ -152,6 +152,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     silence: Silence | None = None
     shares: int = 1
     publication: Publication | None = None
+    owner: str = ""
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

@@ -89,12 +89,26 @@ class RemoteRoot:
     def write(self, name: str, data: bytes | memoryview | pa.Buffer, *, forced: bool = False) -> None:
         self.bucket.put(name, data)
 
-    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> str:
         try:
-            self.bucket.create(name, data)
+            return self.bucket.create(name, data)
         except FileExistsError:
-            if self.read(name) != data:  # else it was put, and the answer was lost
+            found, tag = self.bucket.tagged(name)
+            if bytes(found) != data:  # else it was put, and the answer was lost
                 raise
+            return tag
+
+    def replace(self, name: str, data: bytes, tag: str, *, forced: bool = False) -> str:
+        try:
+            return self.bucket.replace(name, data, tag)
+        except FileNotFoundError:
+            raise FileExistsError(name) from None
+
+    def tag(self, name: str) -> str | None:
+        try:
+            return self.bucket.tagged(name)[1]
+        except FileNotFoundError:
+            return None
 
     def delete(self, *names: str) -> None:
         self.bucket.delete(names)

@@ -111,9 +111,18 @@ class LocalRoot:
         """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
         Folder(self.path, self.path).write(name, data, forced=forced)
 
-    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
-        """As `write`; of an object store `FileExistsError` if there is another such file."""
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> str:
+        """As `write`; of an object store the tag of this version, and `FileExistsError` if there is another file."""
         self.write(name, data, forced=forced)
+        return ""
+
+    def replace(self, name: str, data: bytes, tag: str, *, forced: bool = False) -> str:
+        """As `create`; of an object store `FileExistsError` if the file there has not this tag."""
+        return self.create(name, data, forced=forced)
+
+    def tag(self, name: str) -> str | None:
+        """The tag of a file, of an object store; None: there is no such file."""
+        return ""
 
     def delete(self, *names: str) -> None:
         """Removes files, of which some may not be there."""
@@ -148,6 +157,7 @@ class FileLock:
     """A lock of the system on an open file: it ends with the process, whatever happens to that."""
 
     file: IO[bytes]
+    token: str = ""
 
     def assure(self, within: float = 0.0) -> None:
         """Returns if this process has the right, or had it ``within`` seconds ago: this lock cannot be lost."""
