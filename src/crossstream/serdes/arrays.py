@@ -79,13 +79,6 @@ def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
 
 
-def series_of(array: pa.Array) -> pl.Series:
-    """A series of any Arrow array. Polars 1.31 misreads a list that is not inside a struct."""
-    if not pa.types.is_large_list(array.type):
-        return pl.Series(array)
-    return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()
-
-
 def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     """A series of numbers; ``valid``: which rows of it ``values`` are (the others null), None: all."""
     if valid is None:

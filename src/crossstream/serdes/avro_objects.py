@@ -12,7 +12,6 @@ import msgspec.inspect as mi
 import numpy as np
 import polars as pl
 
-from crossstream.serdes import arrays
 from crossstream.serdes.avro_schema import Node, nullable
 
 Column = pl.Series | list[Any] | None
@@ -46,7 +45,7 @@ def objects(column: Column, node: Node) -> list[Any]:
         return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     if node.kind in ("array", "map"):
         ends = np.cumsum(column.list.len().to_numpy(), dtype=np.int64).tolist()
-        inner = arrays.series_of(column.to_arrow().flatten())
+        inner = pl.Series(column.to_arrow().flatten())
         item = node.parts[0]
         if node.kind == "array":
             items = objects(inner, item)
@@ -158,7 +157,7 @@ def _with_nulls(build: Build) -> Build:
 def _lists(item: Build) -> Build:
     def made(column: pl.Series) -> list[Any]:
         ends = np.cumsum(column.list.len().to_numpy(), dtype=np.int64).tolist()
-        items = item(arrays.series_of(column.to_arrow().flatten()))
+        items = item(pl.Series(column.to_arrow().flatten()))
         return [items[start:end] for start, end in pairwise([0, *ends])]
 
     return made

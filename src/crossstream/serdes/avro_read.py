@@ -269,7 +269,7 @@ class Items(Reader):
         ends = np.zeros(len(cursor) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
         values = dense.to_arrow()
-        made = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), values))
+        made = pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), values))
         return made if made.dtype == self.column else made.cast(self.column)
 
     def _objects(self, part: Column, rows: Any) -> list[Any]:

@@ -304,15 +304,15 @@ def _fitted(values: pl.Series, dtype: pl.DataType, serde: str, path: str) -> pl.
             made = pl.select(pl.when(values.is_not_null()).then(made)).to_series()
         return made
     if isinstance(dtype, pl.List) and isinstance(values.dtype, pl.List):
-        inner = _fitted(values.drop_nulls().explode(), dtype.inner, serde, path)  # type: ignore[arg-type]
+        inner = _fitted(values.drop_nulls().explode(empty_as_null=False), dtype.inner, serde, path)  # type: ignore[arg-type]
         if inner.dtype == dtype.inner and not isinstance(dtype.inner, pl.Struct):
             return values.cast(dtype)
         array = values.to_arrow(compat_level=pl.CompatLevel.oldest())
-        items = _fitted(arrays.series_of(array.values), dtype.inner, serde, path)  # type: ignore[arg-type]
+        items = _fitted(pl.Series(array.values), dtype.inner, serde, path)  # type: ignore[arg-type]
         lists = pa.LargeListArray.from_arrays(
             array.offsets, items.to_arrow(compat_level=pl.CompatLevel.oldest()), mask=array.is_null()
         )
-        return arrays.series_of(lists)
+        return pl.Series(lists)
     numbers = values.dtype.is_numeric() and dtype.is_numeric()
     times = values.dtype.is_temporal() and type(values.dtype) is type(dtype)
     if not (numbers or times or values.dtype == pl.Null or values.dtype in (pl.Categorical, pl.Enum)):

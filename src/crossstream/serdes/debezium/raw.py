@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
-from crossstream.serdes import arrays
 from crossstream.serdes.debezium.convert import DIGITS, Logical, bad, digits, instance_of
 from crossstream.serdes.json_columns import null_series, struct_of
 
@@ -101,9 +100,7 @@ def _lists(values: list[Any], dtype: Any) -> pl.Series:
         (len(value) if isinstance(value, list) else 0 for value in values), np.int64, len(values)
     )
     ends = np.append(0, np.cumsum(sizes))
-    return arrays.series_of(
-        pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there))
-    )
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=pa.array(~there)))
 
 
 def _structs(values: list[Any], dtype: pl.Struct) -> pl.Series:
