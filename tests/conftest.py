@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 
 from tests.kafka.fixtures import broker_connection, broker_info, creating, log, proxy, reader, writer
+from tests.known_warnings import FILTERS
 from tests.laws.clock import clock
-from tests.left_sockets import FILTERS
 from tests.oracle.fixtures import SEED, fresh, oracle
 from tests.spark.fixtures import either_world, sessions, spark, world
 
@@ -46,7 +46,7 @@ _RAN = ("passed", "failed", "error", "xfailed", "xpassed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What an older PySpark is known for does not fail a test."""
+    """What older dependencies are known for does not fail a test."""
     for known in FILTERS:
         config.addinivalue_line("filterwarnings", known)
 

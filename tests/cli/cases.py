@@ -22,7 +22,7 @@ from crossstream.runtime.stores import FolderStores
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.store import Version
-from tests.left_sockets import FILTERS
+from tests.known_warnings import FILTERS
 
 ROOT = Path(__file__).parents[2]
 WARNINGS = ",".join(["default", *FILTERS])

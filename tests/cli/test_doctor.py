@@ -84,7 +84,10 @@ def test_a_package_that_is_missing_old_or_broken(monkeypatch):
     )
     monkeypatch.setattr(doctor, "_imported", lambda modules: {"pyarrow": "ImportError: x"})
     found = {check.subject: check for check in doctor.packages()}
-    assert (found["polars"].found, found["polars"].fix) == ("not installed", 'pip install "polars>=1.31,<3"')
+    assert (found["polars"].found, found["polars"].fix) == (
+        "not installed",
+        'pip install "polars>=1.44.1,<3"',
+    )
     assert found["pyspark"].found == "3.5.1, wanted pyspark>=4.0,<5"
     assert found["pyarrow"].found == "26.0 cannot be imported: ImportError: x"
 

@@ -100,7 +100,7 @@ class Odd(msgspec.Struct, tag="x", tag_field="b"):
     a: UUID | None = None
     c: bytes | None = None
     d: list[Colour | None] = []
-    n: Literal["a", "b", 1] | None = None
+    n: Literal["a", "b"] | Literal[1] | None = None  # msgspec before 0.22 cannot describe one of both
 
 
 class Loose(msgspec.Struct):

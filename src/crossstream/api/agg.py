@@ -204,8 +204,6 @@ def _term(call: Any) -> _Term | None:
     name, given = next(iter(call.items()))
     if name not in _KINDS:
         return None
-    if isinstance(given, list):  # of a count, before Polars 2
-        given = dict(zip(("input", "include_nulls"), given, strict=False))
     options = given if isinstance(given, dict) and "input" in given else {"input": given}
     if options.get("propagate_nans"):
         return None

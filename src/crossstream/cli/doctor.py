@@ -31,8 +31,8 @@ Result = Literal["ok", "note", "problem"]
 STYLES: Mapping[str, str] = {"ok": "green", "note": "cyan", "problem": "bold red"}
 REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "pyspark": ("4.0", "5"),
-    "pyarrow": ("18", None),
-    "polars": ("1.31", "3"),
+    "pyarrow": ("19.0.1", None),
+    "polars": ("1.44.1", "3"),
     "pandas": ("2.2", "3"),
     "numpy": ("1.26", None),
     "obstore": ("0.10", None),

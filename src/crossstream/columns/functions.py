@@ -94,8 +94,6 @@ ALL = "*"
 Fields: TypeAlias = frozenset[str] | None
 """The fields of a column that are read; None: the column as a whole."""
 
-_SELECTORS = frozenset({"DtypeColumn", "Exclude", "IndexColumn", "Nth"})
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Same:
@@ -161,8 +159,6 @@ def _reads(node: Any) -> Iterator[tuple[str, str | None]]:
         else:
             for kind, item in node.items():
                 yield from _reads(_operands(kind, item))
-    elif node == "Wildcard":
-        yield ALL, None
 
 
 def _operands(kind: str, node: Any) -> Any:
@@ -180,9 +176,7 @@ def _operands(kind: str, node: Any) -> Any:
 
 def _column(node: Any) -> str | None:
     name = node.get("Column") if isinstance(node, dict) else None
-    if not isinstance(name, str):
-        return None
-    return ALL if name.startswith("^") and name.endswith("$") else name
+    return name if isinstance(name, str) else None
 
 
 def _field_of_column(node: dict[str, Any]) -> tuple[str, str] | None:
@@ -194,17 +188,16 @@ def _field_of_column(node: dict[str, Any]) -> tuple[str, str] | None:
     if not isinstance(access, dict) or not isinstance(inputs, list) or len(inputs) != 1:
         return None
     column, field = _column(inputs[0]), access.get("FieldByName")
-    return None if column in (None, ALL) or not isinstance(field, str) else (str(column), field)
+    return None if column is None or not isinstance(field, str) else (column, field)
 
 
 def _selected(node: dict[str, Any]) -> Sequence[str] | None:
-    """The columns that a selector takes; None if the node is no selector. Polars 1.32 changed the form."""
+    """The columns that a selector takes; None if the node is no selector."""
     selector = node.get("Selector")
+    if selector is None:
+        return None
     by_name = selector.get("ByName") if isinstance(selector, dict) else None
-    if by_name is None and (selector is not None or not _SELECTORS.isdisjoint(node)):
-        return [ALL]
-    names: Sequence[str] | None = node.get("Columns") if by_name is None else by_name.get("names", [ALL])
-    return names
+    return [ALL] if by_name is None else by_name.get("names", [ALL])
 
 
 _NODES = {
@@ -217,7 +210,6 @@ _NODES = {
     "Slice": "input",
     "Sort": "expr",
     "SortBy": "expr",
-    "Window": "function",
 }
 """Polars expressions that combine or move rows, and the operand with the rows; "": any operand."""
 

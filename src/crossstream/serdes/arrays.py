@@ -97,13 +97,6 @@ def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
 
 
-def series_of(array: pa.Array) -> pl.Series:
-    """A series of any Arrow array. Polars 1.31 misreads a list that is not inside a struct."""
-    if not pa.types.is_large_list(array.type):
-        return pl.Series(array)
-    return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()
-
-
 def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
     return pl.Series([None], dtype=dtype).new_from_index(0, rows)
 
@@ -120,14 +113,14 @@ def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
 def list_series(sizes: Any, items: pl.Series, missing: Any = None) -> pl.Series:
     """A series of lists. ``missing``: which of them are null."""
     mask = None if missing is None else pa.array(missing)
-    return series_of(pa.LargeListArray.from_arrays(pa.array(ends_of(sizes)), items.to_arrow(), mask=mask))
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends_of(sizes)), items.to_arrow(), mask=mask))
 
 
 def items_changed(lists: pl.Series, change: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """The lists with other items, which ``change`` makes of all of them at once."""
     array = lists.to_arrow()
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    return list_series(sizes, change(series_of(array.flatten())), lists.is_null().to_numpy())
+    return list_series(sizes, change(pl.Series(array.flatten())), lists.is_null().to_numpy())
 
 
 def series_with_nulls(dense: pl.Series, there: Mask) -> pl.Series:

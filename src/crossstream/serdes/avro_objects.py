@@ -12,7 +12,6 @@ import msgspec.inspect as mi
 import numpy as np
 import polars as pl
 
-from crossstream.serdes import arrays
 from crossstream.serdes.avro_schema import Node, nullable
 
 Column = pl.Series | list[Any] | None
@@ -43,7 +42,7 @@ def objects(column: Column, node: Node) -> list[Any]:
         lists = [objects(part, one.node) for part, one in zip(parts, node.fields, strict=True)]
         return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     if node.kind in ("array", "map"):
-        inner, item = arrays.series_of(column.to_arrow().flatten()), node.parts[0]
+        inner, item = pl.Series(column.to_arrow().flatten()), node.parts[0]
         if node.kind == "array":
             return _cut(objects(inner, item), column)
         keys, values = inner.struct.field("key").to_list(), objects(inner.struct.field("value"), item)
@@ -101,7 +100,7 @@ def builder(node: Node, kind: mi.Type) -> Build | None:
         item = builder(node.parts[0], kind.item_type) if node.kind == "array" else None
         if item is None:
             return None
-        return lambda column: _cut(item(arrays.series_of(column.to_arrow().flatten())), column)
+        return lambda column: _cut(item(pl.Series(column.to_arrow().flatten())), column)
     if isinstance(kind, _SINGLE) and node.kind not in ("record", "array", "map", "union"):
         return lambda column: objects(column, node)
     return None

@@ -158,7 +158,7 @@ def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     inside = Target(target.serde, f"{target.path}[]")
     if isinstance(values, pl.Series):
         counts = values.list.len().to_numpy().astype(np.int64)
-        inner = arrays.series_of(values.to_arrow().flatten())
+        inner = pl.Series(values.to_arrow().flatten())
         if node.kind == "map":
             keys = inner.struct.field("key")
             entry = [(Node("string"), keys, inside), (node.parts[0], inner.struct.field("value"), inside)]

@@ -59,7 +59,7 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
 
 def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
     """A series of dicts, lists and single values that fit the shape."""
-    return arrays.series_of(pa.array(values, _arrow_type(shape)))
+    return pl.Series(pa.array(values, _arrow_type(shape)))
 
 
 @lru_cache(maxsize=512)
@@ -141,7 +141,7 @@ def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError
 def _overflown(wide: pl.Series, narrow: pl.Series) -> bool:
     """Whether a finite number became infinite as a Float32, also in lists: for Polars that is no error."""
     if isinstance(narrow.dtype, pl.List):
-        return _overflown(wide.explode(), narrow.explode())
+        return _overflown(wide.explode(empty_as_null=False), narrow.explode(empty_as_null=False))
     if narrow.dtype != pl.Float32:
         return False
     infinite = narrow.is_infinite()
@@ -209,7 +209,7 @@ def beyond_the_calendar(values: pl.Series) -> bool:
     if isinstance(dtype, pl.Struct):
         return any(map(beyond_the_calendar, values.struct.unnest().get_columns()))
     if isinstance(dtype, pl.List | pl.Array):
-        return beyond_the_calendar(values.explode())
+        return beyond_the_calendar(values.explode(empty_as_null=False))
     per_day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
     width = 1 if dtype == pl.Date else per_day[dtype.time_unit]
     least, most = values.to_physical().min(), values.to_physical().max()
@@ -386,7 +386,7 @@ def _has_odd_floats(values: pl.Series) -> bool:
     if isinstance(dtype, pl.Struct):
         return any(_has_odd_floats(part) for part in values.struct.unnest().get_columns())
     if isinstance(dtype, pl.List):
-        return _has_odd_floats(values.list.explode())
+        return _has_odd_floats(values.list.explode(empty_as_null=False))
     if not values.is_finite().all():
         return True
     least, most = values.min(), values.max()

@@ -223,7 +223,7 @@ class UntypedJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         """A column of the type that Arrow reads off the values. Raises `SerdeError` (CS-404) if there is none."""
         try:
-            return arrays.series_of(pa.array(self.decode_objects(data)))
+            return pl.Series(pa.array(self.decode_objects(data)))
         except (pa.ArrowException, OverflowError, RecursionError, pl.exceptions.PolarsError) as error:
             raise refusals.mixed_types("json", error) from error
 

@@ -381,7 +381,7 @@ def writes_alike(values: pl.Series, descriptor: Any) -> bool:
 
 def _field_alike(column: pl.Series, field: Any) -> bool:
     if is_repeated(field):
-        column = column.drop_nulls().explode()
+        column = column.drop_nulls().explode(empty_as_null=False)
     column = column.drop_nulls()
     if field.message_type is not None:
         return writes_alike(column, field.message_type)

@@ -7,8 +7,7 @@ cloudpickle sends such classes (of the application's main file, of a notebook) a
 - its `Meta` cannot be pickled;
 - a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
 - a generic NamedTuple has a method of `typing.Generic` that pickle does not find in Python 3.11,
-- annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
-- Polars 1.31 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
+- annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side.
 
 `dumps` handles all of these. Plain `pickle.loads` reads what it writes. Classes of Protobuf messages travel as data.
 """
@@ -25,7 +24,6 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-import polars as pl
 from cloudpickle import cloudpickle
 
 from crossstream.errors import ConfigError
@@ -56,8 +54,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _make_meta, (
                 {name: limit for name in _LIMITS if (limit := getattr(obj, name)) is not None},
             )
-        if isinstance(obj, pl.Expr) and hasattr(obj, "otherwise"):
-            return _itself, (obj.otherwise(None),)  # what it means without one
         reduced = super().reducer_override(obj)
         if reduced is NotImplemented or not isinstance(obj, type) or len(reduced) < 3:
             return reduced  # found by name, a function, or one of Python's own such as the type of None
@@ -72,10 +68,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 def _generic_item() -> Any:
     return _GENERIC_ITEM
-
-
-def _itself(expression: pl.Expr) -> pl.Expr:
-    return expression
 
 
 def _resolved(cls: type, annotations: dict[str, Any]) -> dict[str, Any]:

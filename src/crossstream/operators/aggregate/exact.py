@@ -113,7 +113,7 @@ def rounded(first: int, digits: np.ndarray) -> np.ndarray:
     # The 64 upper bits, the last of them set if any bit below is: such a number rounds as the exact one does.
     bits = np.frexp(head.astype(np.float64))[1].astype(np.uint64)
     width = np.uint64(_BITS)
-    upper = (head << (2 * width - bits)) | (middle << (width - bits)) | (low >> bits)
+    upper = (head << (width + width - bits)) | (middle << (width - bits)) | (low >> bits)
     upper |= (((low & ((np.uint64(1) << bits) - np.uint64(1))) != 0) | below).astype(np.uint64)
     exponent = bits.astype(np.int64) + _BITS * (first + top - 5) + _LEAST
     with np.errstate(over="ignore"):

@@ -299,7 +299,7 @@ def _as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
 
 def _items(lists: pl.Series) -> pl.Series:
     """The items of lists, one after the other; an empty list has none."""
-    return lists.filter(lists.list.len() > 0).explode()
+    return lists.filter(lists.list.len() > 0).explode(empty_as_null=False)
 
 
 def _up_to(group: np.ndarray, place: np.ndarray, rows: Rows, wanted: np.ndarray) -> np.ndarray:
@@ -314,7 +314,7 @@ def _lists(values: pl.Series, first: np.ndarray, last: np.ndarray) -> pl.Series:
     ends = np.zeros(len(first) + 1, np.int64)
     np.cumsum(last - first, out=ends[1:])
     items = values.gather(picked)
-    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow())).cast(
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow())).cast(
         pl.List(values.dtype)
     )
 

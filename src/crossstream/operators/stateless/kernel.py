@@ -160,7 +160,7 @@ def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
         )
     counts = lists.list.len().fill_null(0).to_numpy()
     rows = np.repeat(np.arange(len(lists)), counts)
-    return rows, lists.filter(pl.Series(counts > 0)).explode()
+    return rows, lists.filter(pl.Series(counts > 0)).explode(empty_as_null=False)
 
 
 def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray, list[Any], list[Failure]]:

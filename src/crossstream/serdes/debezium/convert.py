@@ -104,7 +104,7 @@ def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) 
     if isinstance(raw.dtype, pl.Struct) and {"scale", "value"} <= set(raw.struct.fields):
         return _number(_of_any_scale(raw), dtype, Logical(DIGITS), path)
     if isinstance(raw.dtype, pl.Decimal):
-        return arrays.series_of(_rescaled(raw.to_arrow(), dtype))
+        return pl.Series(_rescaled(raw.to_arrow(), dtype))
     if isinstance(dtype, pl.Date | pl.Datetime | pl.Time | pl.Duration):
         return _time(raw, dtype, logical, path)
     if dtype == pl.Binary:
@@ -232,9 +232,9 @@ def _boolean(raw: pl.Series) -> pl.Series | None:
 
 def _text(raw: pl.Series, logical: Logical) -> pl.Series | None:
     if logical.name == DECIMAL and raw.dtype in (pl.String, pl.Binary):
-        return arrays.series_of(pc.cast(_unscaled(raw, logical.scale or 0), pa.large_string()))
+        return pl.Series(pc.cast(_unscaled(raw, logical.scale or 0), pa.large_string()))
     if isinstance(raw.dtype, pl.Decimal):
-        return arrays.series_of(_rescaled(raw.to_arrow(), pl.String()))
+        return pl.Series(_rescaled(raw.to_arrow(), pl.String()))
     if isinstance(raw.dtype, pl.Enum | pl.Categorical):
         return raw.cast(pl.String)
     return raw if raw.dtype == pl.String else None
@@ -248,16 +248,16 @@ def _number(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
                     f"field {path} is a decimal as bytes, and nothing says how many digits are after the point: "
                     f'give scales={{"{path}": 2}}, or set decimal.handling.mode=string on the connector'
                 )
-            return arrays.series_of(_rescaled(_unscaled(raw, logical.scale), dtype))
+            return pl.Series(_rescaled(_unscaled(raw, logical.scale), dtype))
         if raw.dtype == pl.Binary:
             return None
         if isinstance(dtype, pl.Decimal):
-            return arrays.series_of(pc.cast(raw.to_arrow(), _arrow_decimal(dtype)))
+            return pl.Series(pc.cast(raw.to_arrow(), _arrow_decimal(dtype)))
         return raw.cast(dtype, strict=True)
     if isinstance(dtype, pl.Decimal):
         if raw.dtype.is_float():
             raw = raw.cast(pl.String)
-        return arrays.series_of(pc.cast(raw.to_arrow(), _arrow_decimal(dtype)))
+        return pl.Series(pc.cast(raw.to_arrow(), _arrow_decimal(dtype)))
     if dtype.is_float():
         return raw.cast(dtype, strict=True) if raw.dtype.is_numeric() else None
     if not raw.dtype.is_integer():
