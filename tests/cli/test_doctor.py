@@ -119,6 +119,7 @@ def test_spark_home(monkeypatch, tmp_path):
 
 
 def test_folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "FREE_BYTES", 0)
     there = doctor.folder("state folder", tmp_path / "a" / "b")
     assert there.result == "ok"
     assert f"will be made in {tmp_path}" in there.found
