@@ -19,6 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +47,7 @@ JVM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class Server(ABC):
     """A server in the background."""
 
     port: int
@@ -60,9 +61,9 @@ class Server:
     START_SECONDS: ClassVar[float]
 
     @property
+    @abstractmethod
     def answers(self) -> bool:
         """Whether it is ready for clients."""
-        raise NotImplementedError
 
     @property
     def record(self) -> str:

@@ -134,12 +134,14 @@ def series_with_nulls(dense: pl.Series, there: Mask) -> pl.Series:
 
 def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
     """``values`` with null rows where ``like`` has them."""
-    if not like.null_count():
-        return values
-    if like.null_count() == len(like):
-        return null_series(len(like), values.dtype)
-    missing = like.is_null().to_numpy()
-    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
+    return null_where(values, like.is_null().to_numpy()) if like.null_count() else values
+
+
+def null_where(values: pl.Series, missing: Mask) -> pl.Series:
+    """``values`` with null rows where the mask is true."""
+    if missing.all():
+        return null_series(len(values), values.dtype)
+    return values.gather(pl.Series(pa.array(np.arange(len(values)), mask=missing), dtype=pl.Int64))
 
 
 def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:

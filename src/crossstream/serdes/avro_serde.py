@@ -166,9 +166,7 @@ class AvroValues(ByColumns, ABC):
         if self.form.rows is None:
             return None
         try:
-            rows = msgspec.to_builtins(
-                plain, builtin_types=NATIVE
-            )  # `checked` leaves flat records as structs
+            rows = msgspec.to_builtins(plain, builtin_types=NATIVE)  # `checked` leaves flat ones as structs
             return arrays.binary_rows([write_row(self.form.rows[1], row) for row in rows])
         except Exception:  # whatever is odd, columns say why
             return None

@@ -399,9 +399,10 @@ class Vacuum:
         used = {name for _, files in kept for name in file_names(files)}
         tree = self.root.tree("stores")
         there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
-        attempt = f"/{next_batch:012d}-" if self.root.is_remote else "no file"
-        self._attempt = sorted(name for name in there - used if attempt in name)
-        self.root.delete(*sorted(there - used - {*self._attempt}))
+        unused = there - used
+        if self.root.is_remote:
+            self._attempt = sorted(name for name in unused if f"/{next_batch:012d}-" in name)
+        self.root.delete(*sorted(unused.difference(self._attempt)))
         for folder in () if self.root.is_remote else tree:
             if folder.count("/") == 2:
                 with suppress(OSError):  # only an empty one goes: of a number of partitions that is past

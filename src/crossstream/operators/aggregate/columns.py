@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from crossstream.columns.aggregates import Aggregates, Term
 from crossstream.columns.changes import Changes
@@ -181,9 +180,7 @@ class Columns:
         if mine.signs is not None:
             gone = results[ROWS] <= 0
             if gone.any():
-                value = arrays.with_nulls_of(
-                    value, pl.Series(pa.array(np.zeros(len(value)), mask=gone.to_numpy()))
-                )
+                value = arrays.null_where(value, gone.to_numpy())
         made = Values(SchemaJson(self.parts.aggregates.dtype), series=value)
         times = self._times(rows.take(at), mine, before, every)
         return Folded(
