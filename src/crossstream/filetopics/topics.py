@@ -52,6 +52,9 @@ class Description(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
 
 
+_DECODER = msgspec.json.Decoder(Description)
+
+
 @dataclass(slots=True)
 class _Topic:
     """A topic as it was found: its description, where that came from, and the partitions looked at."""
@@ -204,7 +207,7 @@ def _make(folder: Path, description: Description) -> None:
 
 def _read(topic: str, path: Path) -> Description:
     try:
-        description = msgspec.json.decode(path.read_bytes(), type=Description)
+        description = _DECODER.decode(path.read_bytes())
     except (msgspec.MsgspecError, OSError) as error:
         raise SourceError(
             f"The description of a file topic cannot be read: {error}.",

@@ -216,6 +216,9 @@ def _first(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return dict(sorted(offsets.items())[:1])
 
 
+_DECODER = msgspec.json.Decoder(Mark)
+
+
 def _noted(mark: Mark) -> str:
     return msgspec.json.encode(mark).decode()
 
@@ -223,6 +226,6 @@ def _noted(mark: Mark) -> str:
 def _read(note: str) -> Mark | None:
     """The mark in the metadata of an offset; None if something else is there, as other programs put it."""
     try:
-        return msgspec.json.decode(note, type=Mark)
+        return _DECODER.decode(note)
     except msgspec.MsgspecError:
         return None

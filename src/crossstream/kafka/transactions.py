@@ -111,6 +111,9 @@ class Mark(msgspec.Struct, frozen=True):
     batch: int
 
 
+_DECODER = msgspec.json.Decoder(Mark)
+
+
 class _Writer(KafkaWriter):
     """Writes in the transactions of one producer."""
 
@@ -311,7 +314,7 @@ class TransactionPublisher:
         if found.offset == OFFSET_INVALID:
             return None
         try:
-            return msgspec.json.decode(found.metadata or "", type=Mark)
+            return _DECODER.decode(found.metadata or "")
         except msgspec.MsgspecError:
             return None
 

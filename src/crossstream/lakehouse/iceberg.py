@@ -38,6 +38,9 @@ class _Mark(msgspec.Struct, frozen=True):
     batch: int
 
 
+_DECODER = msgspec.json.Decoder(_Mark)
+
+
 @dataclass(slots=True)
 class IcebergSink:
     """Writes one Iceberg table. The table is opened again where another writer may have committed."""
@@ -88,7 +91,7 @@ class IcebergSink:
         """The newest batch of the mark's writer and state that the table has."""
         text = self._opened.properties.get(_setting(mark))
         try:
-            found = msgspec.json.decode(text or "", type=_Mark)
+            found = _DECODER.decode(text or "")
         except msgspec.MsgspecError:
             return None
         return found.batch if found.state == mark.state else None

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _BASE64 = "base64"
 
+_PAIRS = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw])
+
 
 def to_plain(value: Any) -> Any:
     """The value as JSON can hold it; dataclasses and structs become dicts."""
@@ -154,7 +156,7 @@ def _avro_key(serde: Serde, text: str) -> Any:
 def _left_or_right(serde: LeftOrRightSerde, text: bytes) -> LeftOrRight:
     """A key of one of two tables, as `to_json` shows it. Raises `ValueError`, `SerdeError`."""
     try:
-        left, right = map(bytes, msgspec.json.decode(text, type=tuple[msgspec.Raw, msgspec.Raw]))
+        left, right = map(bytes, _PAIRS.decode(text))
     except msgspec.MsgspecError as error:
         raise ValueError("a key of one of two tables is [key, null] or [null, key]") from error
     key = LeftOrRight(_from_json(serde.left, left), _from_json(serde.right, right))

@@ -153,6 +153,9 @@ class _FileOffset(msgspec.Struct, rename={"list": "logOffset"}):
     list: int
 
 
+_DECODER = msgspec.json.Decoder(_FileOffset)
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What a start finds: Spark's ``folder``, the last commit, and the batch that was begun after it."""
@@ -267,6 +270,6 @@ class Checkpoint:
 def _list_of(offset: str) -> int:
     """The list of files that the offset of a source stands for; -1 of sources that have none."""
     try:
-        return msgspec.json.decode(offset, type=_FileOffset).list
+        return _DECODER.decode(offset).list
     except msgspec.MsgspecError:
         return -1

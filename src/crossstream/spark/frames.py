@@ -52,7 +52,7 @@ _ARROW = pa.schema(
         ("headers", pa.binary()),
     ]
 )
-_blocks = msgspec.msgpack.Encoder(enc_hook=bytes)
+_blocks, _decoder = msgspec.msgpack.Encoder(enc_hook=bytes), msgspec.msgpack.Decoder(list[Block])
 """Blobs are bytes, whatever they lie in."""
 LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
@@ -236,7 +236,7 @@ def packed_blocks(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBa
 
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
-    return row.pid, msgspec.msgpack.decode(row.blocks, type=list[Block])
+    return row.pid, _decoder.decode(row.blocks)
 
 
 def complete(frame: DataFrame, checkpoint: Path) -> None:

@@ -52,6 +52,11 @@ class Sealed(msgspec.Struct, frozen=True):
 STAGED = "staged"
 """The folder of what waits to be published."""
 
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Sealed, OfFormat, Application, BatchEntry, Commit)
+}
+"""Made here, as in `manifest`."""
+
 _ENTRY = re.compile(r"[0-9]{12}\.json")
 """Names of entries; other files are not of the log."""
 
@@ -304,7 +309,7 @@ class BatchLog:
         """The content of a file, if it is byte for byte what was written."""
         try:
             data = self.root.read(name)
-            sealed = msgspec.json.decode(data, type=Sealed)
+            sealed: Sealed = _DECODERS[Sealed].decode(data)
         except FileNotFoundError:
             raise
         except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
@@ -318,7 +323,7 @@ class BatchLog:
 
     def _decode(self, name: str, content: bytes, kind: type[D]) -> D:
         try:
-            return msgspec.json.decode(content, type=kind)
+            return _DECODERS[kind].decode(content)  # type: ignore[no-any-return]
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise self._unreadable(name, error) from error
 

@@ -40,6 +40,9 @@ class Note(msgspec.Struct, frozen=True):
     beat: int
 
 
+_DECODER = msgspec.json.Decoder(Note)
+
+
 class Lease:
     """The right to write, from `acquired` to `release`; a thread renews it."""
 
@@ -178,6 +181,6 @@ class Lease:
         except FileNotFoundError:
             return None, ""
         try:
-            return msgspec.json.decode(data, type=Note), tag
+            return _DECODER.decode(data), tag
         except msgspec.MsgspecError:
             return Note("an owner that cannot be read", bytes(data).hex(), -1), tag

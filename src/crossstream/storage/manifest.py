@@ -6,7 +6,7 @@ Format and requirements: `docs/spec/state-format.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -84,6 +84,12 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum({segment.file: segment.size for segment in self.segments()}.values())
 
 
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (OfFormat, Manifest)
+}
+"""Made here and not when first needed: msgspec crashes when one thread makes the first and another decodes."""
+
+
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
     body = msgspec.json.encode(manifest)
     storage.write(manifest.name, _digest(body).encode() + b"\n" + body)
@@ -109,7 +115,7 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
 
 def _decoded(body: bytes, name: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
     except msgspec.MsgspecError as error:
         raise _damaged(f"the file {name} is no manifest: {error}") from error
 

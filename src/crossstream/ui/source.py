@@ -42,6 +42,8 @@ ROWS = 100
 BATCHES = 50
 """A row is looked up in so many kept batches, the newest ones."""
 
+_DRAWINGS, _OBSERVATIONS = msgspec.json.Decoder(Drawing), msgspec.json.Decoder(Observation)
+
 Explain = Callable[[str, Any, "int | None"], Why]
 """Finds the records that made a row: store, key, and the batch, None for the newest."""
 
@@ -187,7 +189,7 @@ class FolderSource(Source):
             return encoded(self._drawing)
         try:
             content = self.state.read(GRAPH)
-            return msgspec.json.encode(msgspec.json.decode(content, type=Drawing))
+            return msgspec.json.encode(_DRAWINGS.decode(content))
         except (OSError, msgspec.MsgspecError, CrossStreamError):
             return b"null"
 
@@ -196,7 +198,7 @@ class FolderSource(Source):
 
     def _last(self) -> Observation | None:
         try:
-            return msgspec.json.decode(self.state.read(LAST), type=Observation)
+            return _OBSERVATIONS.decode(self.state.read(LAST))
         except (OSError, msgspec.MsgspecError, CrossStreamError):
             return None
 

@@ -50,6 +50,7 @@ class Boxed(msgspec.Struct, gc=False, rename=_NAMES):
 
 LENIENT = int | float | str | bool | Boxed | None | UnsetType
 """What a connector may write for a single value."""
+_LENIENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(LENIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Rows:
 def _mongo_key(value: Any) -> Any:
     """The ``_id`` in the key of a record, which MongoDB's connector writes as a text in JSON."""
     try:
-        return msgspec.json.decode(value, type=LENIENT) if isinstance(value, str) else value
+        return _LENIENTS.decode(value) if isinstance(value, str) else value
     except msgspec.MsgspecError:
         return value
 
