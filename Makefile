@@ -14,10 +14,12 @@ OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime
     tests/filetopics tests/operators tests/metrics tests/ui tests/lakehouse tests/spark/test_running.py tests/spark/test_conformance.py
 QUICK_TESTS := tests/operators tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package \
     tests/filetopics tests/reference tests/golden
-JOBS ?= 3
+JOBS ?= 4
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 NEEDED := 3.10 or newer
 UV ?= uv
+# Tests start hundreds of programs: without compiled modules they take a fifth more processor time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest check site bench docs lock clean
 

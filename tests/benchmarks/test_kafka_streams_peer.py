@@ -80,7 +80,7 @@ def test_foreign_key_join(bootstrap: str, type_: str) -> None:
     ("mode", "type_"),
     [
         pytest.param("table-table", "inner", marks=pytest.mark.nightly),
-        ("table-table", "outer"),
+        pytest.param("table-table", "outer", marks=pytest.mark.nightly),
         pytest.param("stream-stream", "inner", marks=pytest.mark.nightly),
         ("stream-stream", "left"),
         pytest.param("stream-table", "inner", marks=pytest.mark.nightly),
@@ -177,6 +177,7 @@ def joined(order: Any, customer: Any) -> Any:
     }
 
 
+@pytest.mark.nightly
 def test_three_foreign_key_joins_chained(bootstrap: str) -> None:
     star = Star(orders=300, customers=40, products=20, stores=5)
     ends, topics = StarEnds.of(PARTITIONS), Topics.of("chain")

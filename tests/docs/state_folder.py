@@ -19,8 +19,9 @@ from crossstream.runtime.rescaling import partitioners, placements, rescale
 from crossstream.runtime.shuffle_codec import REPORT, Block
 from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import Outgoing, RoundTask
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
+from crossstream.storage.vacuum import Vacuum
 
 Record = tuple[bytes, bytes | None, int]
 """Key, value, timestamp (ms)."""

@@ -16,9 +16,10 @@ import crossstream as cs
 from crossstream.filetopics import FilePublisher
 from crossstream.filetopics.segments import Appender
 from crossstream.spark.job import SparkRounds
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest
+from crossstream.storage.vacuum import Vacuum
 from tests.spark.world import World
 
 Arm = Callable[[pytest.MonkeyPatch], None]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults import simulator
 
-CASES = 200
+CASES = 120
 NIGHTLY = 10_000
 
 

@@ -11,7 +11,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.query.files import inspect_state
 from crossstream.query.verification import verify_state
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()

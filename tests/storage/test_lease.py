@@ -16,12 +16,13 @@ import pytest
 from crossstream.errors import StateError
 from crossstream.storage import lease as leases
 from crossstream.storage.bucket import AWAY
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.lease import Lease
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Publication
 from crossstream.storage.manifest import Manifest, read_manifest, write_manifest
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import FileLock
+from crossstream.storage.vacuum import Vacuum
 from tests.object_store import ObjectStore, cache, object_server, object_store
 
 pytestmark = pytest.mark.slow

@@ -24,11 +24,12 @@ from crossstream.planning.plan import KEY_VALUE, VERSIONED
 from crossstream.query.verification import verify_state
 from crossstream.runtime import rescaling as state_rescaling
 from crossstream.storage import store as state_store
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import Part
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.storage.sorted_run import sort_rows
 from crossstream.storage.store import Segment, Version
+from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.docs.test_state_format import Model, decoded

@@ -34,10 +34,11 @@ from crossstream.spark.progress import Account
 from crossstream.spark.publishing import Publishing, mark_topic, staging_of
 from crossstream.spark.topics import Inputs, connection_of
 from crossstream.spark.worker import Job
-from crossstream.storage.commit_log import BatchLog, Vacuum
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
+from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 _logger = logging.getLogger("crossstream.spark")

@@ -15,13 +15,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,13 +27,10 @@ from crossstream.storage.files import (
     UNFINISHED,
     Disk,
     disk_refuses,
-    file_names,
-    in_threads,
-    partition_folder,
 )
 from crossstream.storage.lease import SAFE_SECONDS
 from crossstream.storage.log_entries import FORMAT, Application, BatchEntry, Commit, Publication
-from crossstream.storage.manifest import OfFormat, read_manifest
+from crossstream.storage.manifest import OfFormat
 from crossstream.storage.root import Lock, Place, root_of
 
 
@@ -352,85 +344,3 @@ def commit_file(number: int) -> str:
 def entries(number: int) -> tuple[str, str]:
     """The files of a batch in the log; the commit first, for it is what the batch counts by."""
     return (commit_file(number), batch_file(number))
-
-
-Files = dict[str, set[str]]
-"""Names of files by place, which is ``store/partition``."""
-
-
-class Vacuum:
-    """Keeps the last ``retain`` batches readable and deletes the files that only older ones used.
-
-    ``staged``: where records wait to be published; by default in the state folder.
-    """
-
-    def __init__(self, root: Place, log: BatchLog, retain: int, staged: Path | None = None) -> None:
-        self.root = root_of(root)
-        self.log = log
-        self.retain = retain
-        self._staged = self.root.here / STAGED if staged is None else staged
-        self._waiting: deque[tuple[int, dict[str, list[str]]]] = deque()
-        self._attempt: list[str] = []
-
-    def add(self, batch: int, retired: dict[str, list[str]]) -> None:
-        """After the commit of ``batch``: what it replaced is kept for a while, what is due is deleted."""
-        self._waiting.append((batch, retired))
-        due: list[str] = []
-        while self._waiting and self._waiting[0][0] <= batch - self.retain:
-            due += file_names(self._waiting.popleft()[1])
-        due, self._attempt = due + self._attempt, []
-        past = batch - self.retain - 1
-        self.root.discard(entries(past) if past >= 0 else (), due)
-
-    def sweep(self, next_batch: int) -> None:
-        """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
-        known = {*self.log.commits(), *self.log.batches()}
-        past = sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain)
-        self.root.delete(*[name for id_ in past for name in entries(id_)], *self.log.unfinished())
-        shutil.rmtree(self._staged, ignore_errors=True)
-        if self.root.is_remote:
-            self.root.delete(*[f"{STAGED}/{name}" for name in self.root.names(STAGED)])
-        kept = self._kept()
-        for (_, older), (id_, newer) in pairwise(kept):
-            gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
-            self._waiting.append((id_, gone))
-        self._clear(kept, next_batch)
-
-    def _clear(self, kept: Sequence[tuple[int, Files]], next_batch: int) -> None:
-        """Deletes what no kept commit uses; on an object store files of the next batch when it is committed.
-
-        There an earlier owner may stand still right before it puts that commit.
-        """
-        used = {name for _, files in kept for name in file_names(files)}
-        tree = self.root.tree("stores")
-        there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
-        unused = there - used
-        if self.root.is_remote:
-            self._attempt = sorted(name for name in unused if f"/{next_batch:012d}-" in name)
-        self.root.delete(*sorted(unused.difference(self._attempt)))
-        for folder in () if self.root.is_remote else tree:
-            if folder.count("/") == 2:
-                with suppress(OSError):  # only an empty one goes: of a number of partitions that is past
-                    (self.root.here / folder).rmdir()
-
-    def _kept(self) -> list[tuple[int, Files]]:
-        """The kept commits in order, each with the files that it needs."""
-        commits = in_threads(self.log.commit, self.log.commits())
-        named = {one: commit.id for commit in reversed(commits) for one in _manifests(commit)}
-        found = in_threads(lambda item: self._files(*item[0], item[1]), named.items())
-        opened = dict(zip(named, found, strict=True))
-        return [(c.id, {f"{one[0]}/{one[1]}": opened[one] for one in _manifests(c)}) for c in commits]
-
-    def _files(self, store: str, partition: int, manifest: str, batch: int) -> set[str]:
-        """The files of a version: its manifest, and the runs that this names."""
-        storage = self.root.storage(partition_folder(store, partition))
-        try:
-            return {manifest, *read_manifest(storage, manifest).files()}
-        except StateError as error:
-            raise error.at(store=store, partition=partition, batch=batch) from None
-
-
-def _manifests(commit: Commit) -> Iterator[tuple[str, int, str]]:
-    """Store, partition and name of each."""
-    for store, names in commit.versions.items():
-        yield from ((store, partition, name) for partition, name in names.items())

@@ -68,7 +68,7 @@ def test_no_row_goes_before_its_time() -> None:
     """Whatever is merged, and whatever is rewritten because it has mostly expired."""
 
     @law
-    @example([([(key, n) for n in range(8) for key in KEYS[:2]], 4)] * 6, 64, True)  # most of each run expires
+    @example([([(key, n) for n in range(8) for key in KEYS[:2]], 4)] * 6, 64, True)  # worn runs
     @given(some_steps, some_bits, st.booleans())
     def check(steps: list[Step], bits: int, stored: bool) -> None:
         life = Life(bits, saver(Memory(), "run") if stored else Segment)
