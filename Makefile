@@ -14,7 +14,7 @@ OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime
     tests/filetopics tests/operators tests/metrics tests/ui tests/lakehouse tests/spark/test_running.py tests/spark/test_conformance.py
 QUICK_TESTS := tests/operators tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package \
     tests/filetopics tests/reference tests/golden
-JOBS ?= 4
+JOBS ?= 3
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 NEEDED := 3.10 or newer
 UV ?= uv

@@ -12,6 +12,7 @@ from crossstream.demo.cdc import Parts, find_postgres
 from crossstream.errors import SourceError
 from crossstream.kafka import broker, servers
 from crossstream.kafka.background import find_java
+from tests.kafka.fixtures import quick_java
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def parts() -> Iterator[Parts]:
         servers.CONNECT_JARS.fetch()
     except SourceError as error:
         pytest.skip(f"no Postgres with Debezium can be started here: {error}")
-    with cdc.parts() as started:
+    with quick_java(), cdc.parts() as started:
         yield started
 
 

@@ -136,6 +136,7 @@ def main() -> None:
     master = sys.argv[2]
     streams: Any = cs.SparkStreams
     spark = {"spark.master": master, "spark.ui.enabled": "false"}
+    spark["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"  # they start sooner
     if master == WITHOUT_SPARK:
         from tests.faults import one_process
 

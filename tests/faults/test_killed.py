@@ -32,7 +32,7 @@ def market(tmp_path: Path) -> World:
     return make_market(World(tmp_path / "killed"))
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.nightly)])
 def test_killed_again_and_again(spark: Any, market: World, tmp_path: Path, kills: int) -> None:
     rng = Random(2024)
     with records_keep_coming(market, Random(7)) as given:
