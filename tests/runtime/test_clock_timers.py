@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import crossstream as cs
 from crossstream import serdes
 from tests.faults.one_process import streams
@@ -33,6 +35,7 @@ class Ticking:
         pass
 
 
+@pytest.mark.slow
 def test_they_fire_without_records_also_after_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create(words=1, ticks=1)

@@ -66,6 +66,7 @@ def run(script: str, *arguments: str) -> None:
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["manifest", "commit"])
 def test_threads_that_read_first_do_not_end_the_process(tmp_path: Path, what: str) -> None:
     """msgspec fills in a class when it first decodes one, and a thread that decodes the class meanwhile crashed."""

@@ -70,6 +70,7 @@ def test_an_unknown_id_is_not_asked_for_again_at_once(server: Registry) -> None:
     assert server.asked == ["GET /schemas/ids/7"]
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_is_waited_for(server: Registry) -> None:
     settings = of(server)
     connection(settings).register("a-value", "AVRO", '"int"')
@@ -78,6 +79,7 @@ def test_a_registry_that_is_away_is_waited_for(server: Registry) -> None:
     assert connection(settings).schema_of(1).text == '"int"'
 
 
+@pytest.mark.slow
 def test_one_that_stays_away_is_an_error_and_known_ids_go_on(server: Registry) -> None:
     orders = serdes.confluent_json({"url": server.url, "patience": "500 ms"}, dict[str, int])
     data = orders.written_to("orders", is_key=False).serialize({"id": 1})  # type: ignore[attr-defined]
@@ -98,6 +100,7 @@ def test_nobody_listens() -> None:
     assert caught.value.code == "CS-420"
 
 
+@pytest.mark.slow
 def test_a_slow_one_is_given_up(server: Registry) -> None:
     server.slow = 1.5
     started = time.monotonic()
@@ -106,6 +109,7 @@ def test_a_slow_one_is_given_up(server: Registry) -> None:
     assert time.monotonic() - started < 1.4
 
 
+@pytest.mark.slow
 def test_the_application_stops_while_it_is_away_and_no_record_is_lost(server: Registry) -> None:
     orders = serdes.confluent_json({"url": server.url, "patience": "200 ms"}, dict[str, int])
     data = orders.written_to("orders", is_key=False).serialize({"id": 1})  # type: ignore[attr-defined]
@@ -171,6 +175,7 @@ def test_an_incompatible_schema_says_what_differs(server: Registry) -> None:
     )
 
 
+@pytest.mark.slow
 def test_tasks_that_register_a_schema_at_the_same_time_both_get_its_id(server: Registry) -> None:
     """Apicurio refuses the second one, though the schema is the same."""
     message = "An artifact with ID 'a-value' in group 'null' already exists."
@@ -183,6 +188,7 @@ def test_tasks_that_register_a_schema_at_the_same_time_both_get_its_id(server: R
     assert caught.value.code == "CS-420"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [

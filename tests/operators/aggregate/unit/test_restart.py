@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import crossstream as cs
 from tests.faults.one_process import process
 from tests.operators.aggregate.law.test_agg import ALL, CONSUMED, TEXT, VALUE, at_end, of_table
@@ -32,6 +34,7 @@ def topology() -> Any:
     return builder.build()
 
 
+@pytest.mark.slow
 def test_state_outlives_the_process_and_moves(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create(s=2, t=2)

@@ -156,7 +156,15 @@ def known_ids(
 
 
 @pytest.mark.parametrize(("scenario", "form", "table"), cases())
-@pytest.mark.parametrize(("every", "ordered"), [(1, None), (7, None), (7, "source.lsn"), (1000, None)])
+@pytest.mark.parametrize(
+    ("every", "ordered"),
+    [
+        pytest.param(1, None, marks=pytest.mark.slow),
+        (7, None),
+        pytest.param(7, "source.lsn", marks=pytest.mark.slow),
+        (1000, None),
+    ],
+)
 def test_a_recorded_table_is_what_sql_shows(scenario, form, table, every, ordered, monkeypatch):
     kind, settings = TABLES[table]
     if ordered and form == "rows":
