@@ -43,6 +43,7 @@ ALLOWED_CIRCLE = {"crossstream.api.stream", "crossstream.api.table"}
 """A stream becomes a table, and a table a stream."""
 
 
+@pytest.mark.slow
 def test_no_circle_of_imports() -> None:
     """Counted with those inside functions and for type checkers: the package can be read from the bottom up."""
     names = {module_name(path) for path in MODULES}

@@ -113,6 +113,7 @@ def test_joins_of_many_and_with_global_tables_fan_out() -> None:
     assert fans(many).keys() == {"customers", "shops", "cities"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "shares"), [(SPREAD, [2, 2, 2]), (ALONE, [0, 0, 0]), (150, [2, 2, 0])], ids=str
 )

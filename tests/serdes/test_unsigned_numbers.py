@@ -115,7 +115,7 @@ def test_a_schema_of_64_bits_without_a_sign(schema: Any, copies: int) -> None:
             assert [row for row, _ in find_invalid(serde, rows, way=way)] == [2 * copies]
 
 
-@pytest.mark.parametrize("every", [1, 500])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 500])
 def test_expressions_over_a_schema_of_64_bits_without_a_sign(every: int) -> None:
     """As values, as keys, and as foreign keys."""
     serde, key = serdes.json({"id": pl.UInt64, "n": pl.Int64}), serdes.json({"id": pl.UInt64})

@@ -75,6 +75,7 @@ def test_threads_that_read_first_do_not_end_the_process(tmp_path: Path, what: st
         run(READERS, str(tmp_path), what)
 
 
+@pytest.mark.slow
 def test_decoders_of_our_classes_are_made_when_their_module_is_loaded() -> None:
     """One thread loads a module; where a decoder is made later, two threads may make it."""
     root = Path(crossstream.__file__).parent

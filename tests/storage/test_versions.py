@@ -113,7 +113,7 @@ def places_of(run: Run) -> list[tuple[int, int]]:
     return list(zip(run["h"].tolist(), second.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("rows_each", [1, 20])
+@pytest.mark.parametrize("rows_each", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one size for a long time; then everything is deleted, again in batches."""
     monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 16)

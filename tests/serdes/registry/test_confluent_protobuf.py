@@ -262,6 +262,7 @@ def test_a_table_joined_by_foreign_key() -> None:
     assert "out-key" in client.get_subjects()
 
 
+@pytest.mark.slow
 def test_it_is_sent_to_another_process() -> None:
     data = serde(topic=None).serialize(Order(id=5))
     code = f"import pickle; print(pickle.loads({pickle.dumps(serde(topic=None))!r}).deserialize({data!r}).id)"

@@ -207,7 +207,7 @@ def without_new(row: dict[str, Any]) -> dict[str, Any]:
         *(("truncate", "options", form) for form in ("json", "avro")),
     ],
 )
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("every", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 7)), 1000])
 @pytest.mark.parametrize("other_first", [False, True])
 def test_a_truncate_deletes_what_came_before(scenario, table, form, every, other_first, monkeypatch):
     kind = Setting if table == "settings" else Option

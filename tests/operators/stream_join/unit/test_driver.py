@@ -150,6 +150,7 @@ def test_values_of_another_serde_are_refused() -> None:
     assert caught.value.where["operator"] == "l.map_values.join(r)"
 
 
+@pytest.mark.slow
 def test_million_pairs_of_one_key_in_chunks() -> None:
     """Pairs are made some at a time, whatever one key has."""
     run = Run(lambda s, r: s.join(r, pl.lit("x"), cs.JoinWindows.of(10_000)), commit_every=10_000)

@@ -196,7 +196,7 @@ def test_a_delete_hides_what_is_older() -> None:
     )
 
 
-@pytest.mark.parametrize("each", [1, 7, 100])
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.slow), 7, 100])
 def test_what_nobody_asks_for_goes(each: int) -> None:
     """A few keys for a long time, in batches of any size; one that was deleted leaves nothing behind."""
     life, most = Life(64), 0
