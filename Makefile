@@ -88,7 +88,7 @@ test-oldest: java ## unit tests and the main tests on Spark, with the oldest ver
 	@$(MAKE) --no-print-directory VENV=$(OLDEST) LOCK=requirements-oldest.lock PYTHON="$(or $(PYTHON),$(OLDEST_PYTHONS))" \
 	    NEEDED="3.10, 3.11 or 3.12 with its oldest versions" \
 	    $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -m "not nightly" $(OLDEST_TESTS) $(PYTEST_ARGS)
+	$(OLDEST)/bin/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile $(OLDEST_TESTS) $(PYTEST_ARGS)
 
 check: $(INSTALLED) site ## style, types, who imports whom, spelling, links; builds the site
 	$(BIN)/ruff check .

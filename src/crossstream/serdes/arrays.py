@@ -92,6 +92,14 @@ def _numbered(there: Mask) -> pa.Array:
     return pa.array(np.cumsum(there) - 1, mask=~there)
 
 
+def nulled(data: pa.Array, missing: Mask) -> pa.Array:
+    """The rows, with nulls where the mask is true.
+
+    Arrow's ``if_else`` reads other bytes where rows are a slice, before its version 24.
+    """
+    return data.take(pa.array(np.arange(len(data)), mask=missing))
+
+
 def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     """The UTF-8 of a String series."""
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)

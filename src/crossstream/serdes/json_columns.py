@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
@@ -324,9 +323,7 @@ def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.Large
     if few or not isinstance(dtype, pl.Struct) or any_leaf(dtype, _is_not_plain) or _has_odd_floats(values):
         return encode_rows(values.to_list(), serde)
     text = arrays.text_bytes(values.struct.json_encode())
-    if not values.null_count():
-        return text
-    return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
+    return arrays.nulled(text, values.is_null().to_numpy()) if values.null_count() else text
 
 
 def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:

@@ -199,7 +199,7 @@ def _without_null_text(rows: pa.LargeBinaryArray, values: Sequence[Any], serde: 
     for row in np.flatnonzero(nulls).tolist():
         if values[row] is not None:
             raise refusals.null_text(serde, values[row])
-    return pc.if_else(pa.array(nulls), pa.scalar(None, arrays.LARGE_BINARY), rows)
+    return arrays.nulled(rows, nulls)
 
 
 def check_finite(values: Sequence[Any], texts: Iterable[bytes | None], serde: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
 from crossstream.serdes import arrays, refusals
@@ -292,7 +291,7 @@ def bisected(
         if isinstance(error, refusals.UndecodableRows) and error.rows:
             wrong = np.zeros(len(data), np.bool_)
             wrong[list(error.rows)] = True
-            others = pc.if_else(pa.array(wrong), pa.scalar(None, data.type), data)
+            others = arrays.nulled(data, wrong)
             known = [(first + row, reason) for row, reason in error.rows.items()]
             return sorted(known + bisected(decode, others, first))
         if len(data) <= 1:

@@ -334,10 +334,7 @@ def to_cells(values: pl.Series) -> pa.LargeBinaryArray:
         return values.to_arrow().cast(arrays.LARGE_BINARY)
     if not _is_fixed(dtype):
         inside = calls.encode_series(_nested(dtype), values.alias("v").to_frame().to_struct())
-        if not values.null_count():
-            return inside
-        null = pa.scalar(None, arrays.LARGE_BINARY)
-        return pa.compute.if_else(values.is_not_null().to_arrow(), inside, null)
+        return arrays.nulled(inside, values.is_null().to_numpy()) if values.null_count() else inside
     there = None if not values.null_count() else values.is_not_null().to_numpy()
     return arrays.from_fixed_rows(_numbers(values.drop_nulls()).view(np.uint8), _WIDTH, there)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, Outcome, call_of_user, call_rows, evaluate
@@ -22,6 +21,7 @@ from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, S
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
 from crossstream.planning.steps import ReadStep
+from crossstream.serdes import arrays
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.changes import unwrap
 from crossstream.serdes.debezium.settings import Debezium
@@ -274,8 +274,7 @@ class Decoder:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
             return changes
-        nulled = pc.if_else(pa.array(nothing), pa.scalar(None, wire.type), wire)
-        plain = Values(values.serde, wire=nulled)
+        plain = Values(values.serde, wire=arrays.nulled(wire, nothing))
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
     def _unread(self, values: Values, part: Part) -> Passing | None:
