@@ -135,8 +135,11 @@ def main() -> None:
         ignore_the_mark()
     master = sys.argv[2]
     streams: Any = cs.SparkStreams
-    spark = {"spark.master": master, "spark.ui.enabled": "false"}
-    spark["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"  # they start sooner
+    spark = {
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # they start sooner
+    }
     if master == WITHOUT_SPARK:
         from tests.faults import one_process
 

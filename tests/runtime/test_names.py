@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -130,7 +129,6 @@ def named(kind: str, **calls: str) -> Calls:
     return {**PLAIN, kind: {**PLAIN[kind], **calls}}
 
 
-@pytest.mark.slow
 @cases(0.5)
 @given(calls(), st.sampled_from([1, 3, 100]))
 @example(named("topic", views="topic-left.records"), 1)

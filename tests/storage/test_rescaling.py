@@ -148,7 +148,6 @@ def some_records(seed: int) -> list[tuple[str, str, str | None, int]]:
     return [*found, *(("clicks", f"beat {n}", "k0;beat", 10_000) for n in range(60))]
 
 
-@pytest.mark.slow
 @cases(0.15)
 @given(st.integers(0, 1 << 30), st.integers(3, 20), numbers)
 def test_every_join(seed: int, every: int, numbers: list[int]) -> None:
@@ -195,7 +194,6 @@ BY_HASH = cs.TableJoined(name="join")
 BY_PARTITIONERS = cs.TableJoined(partitioner=by_last, other_partitioner=by_last, name="join")
 
 
-@pytest.mark.slow
 @cases(0.5)
 @given(
     st.integers(0, 1 << 30), st.lists(st.none() | st.integers(1, 7), min_size=1, max_size=14), st.booleans()

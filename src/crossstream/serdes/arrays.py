@@ -92,14 +92,6 @@ def _numbered(there: Mask) -> pa.Array:
     return pa.array(np.cumsum(there) - 1, mask=~there)
 
 
-def nulled(data: pa.Array, missing: Mask) -> pa.Array:
-    """The rows, with nulls where the mask is true.
-
-    Arrow's ``if_else`` reads other bytes where rows are a slice, before its version 24.
-    """
-    return data.take(pa.array(np.arange(len(data)), mask=missing))
-
-
 def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     """The UTF-8 of a String series."""
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
@@ -149,7 +141,20 @@ def null_where(values: pl.Series, missing: Mask) -> pl.Series:
     """``values`` with null rows where the mask is true."""
     if missing.all():
         return null_series(len(values), values.dtype)
-    return values.gather(pl.Series(pa.array(np.arange(len(values)), mask=missing), dtype=pl.Int64))
+    return values.gather(pl.Series(_numbers_but(missing), dtype=pl.Int64))
+
+
+def nulled(data: pa.Array, missing: Mask) -> pa.Array:
+    """As `null_where`, of an Arrow array.
+
+    Before its version 24, Arrow's ``if_else`` reads other bytes where the rows are a slice.
+    """
+    return data.take(_numbers_but(missing))
+
+
+def _numbers_but(missing: Mask) -> pa.Array:
+    """The number of each row, null where the mask is true."""
+    return pa.array(np.arange(len(missing)), mask=missing)
 
 
 def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:

@@ -113,7 +113,6 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from([(), ("text",), ("at", "note"), None]))
 def test_rows_that_are_cut_out_are_those_that_are_written(rows: list[dict[str, Any]], fields: Any) -> None:

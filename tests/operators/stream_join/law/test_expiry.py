@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import partition_of
@@ -68,7 +68,6 @@ def test_no_row_goes_before_its_time() -> None:
     """Whatever is merged, and whatever is rewritten because it has mostly expired."""
 
     @law
-    @example([([(key, n) for n in range(8) for key in KEYS[:2]], 4)] * 6, 64, True)  # worn runs
     @given(some_steps, some_bits, st.booleans())
     def check(steps: list[Step], bits: int, stored: bool) -> None:
         life = Life(bits, saver(Memory(), "run") if stored else Segment)
@@ -78,7 +77,7 @@ def test_no_row_goes_before_its_time() -> None:
 
     with small_runs_count() as rewritten:
         check()
-    assert len(rewritten) >= 3
+    assert len(rewritten) > law.max_examples
 
 
 def by_first(partitions: int) -> Placement:
