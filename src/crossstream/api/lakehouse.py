@@ -8,10 +8,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import pyarrow as pa
+
 from crossstream.api.checks import known_serdes
 from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
-from crossstream.columns.flat import Format, NoSuchColumn, layout_of
+from crossstream.columns.flat import Format, Layout, NoSuchColumn, layout_of
 from crossstream.errors import ConfigError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import TableSink, ToStream
 from crossstream.serdes import Serde
@@ -21,6 +23,7 @@ Key: TypeAlias = str | Sequence[str] | None
 SchemaMode: TypeAlias = Literal["merge"] | None
 
 OWN_KEY = "key"
+_NO_PARTITIONS = (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
@@ -198,10 +201,22 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
             where=caller_location(operator),
             next="change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
         ) from None
-    missing = [name for name in settings["partition_by"] if name not in layout.schema.names]
-    if missing:
-        known = ", ".join(layout.schema.names)
-        raise _wrong(operator, f"there is no column {missing[0]!r} to partition by", f"use one of {known}")
+    _check_partitions(operator, settings["partition_by"], layout)
+
+
+def _check_partitions(operator: str, names: Sequence[str], layout: Layout) -> None:
+    known = layout.schema.names
+    for name in names:
+        if name not in known:
+            step = f"use one of {', '.join(known)}"
+            raise _wrong(operator, f"there is no column {name!r} to partition by", step)
+        kind = layout.schema.field(name).type
+        if any(is_of(kind) for is_of in _NO_PARTITIONS):
+            step = "partition by columns of text, whole numbers, decimals, dates, timestamps or booleans"
+            raise _wrong(operator, f"Delta tables have no partitions of the type of {name!r}: {kind}", step)
+    if len(set(names)) < len(names) or len(names) == len(known):
+        step = "name each column once, and leave one that is not a partition"
+        raise _wrong(operator, f"partition_by={tuple(names)!r} has a column twice, or every column", step)
 
 
 def _wrong(operator: str, what: str, step: str) -> TopologyError:

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import last_per_key
+from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 
 Format: TypeAlias = Literal["delta", "iceberg"]
@@ -98,8 +97,8 @@ def layout_of(
     twice = sorted({field.name for field in fields if names_.count(field.name.lower()) > 1})
     if twice:
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
-    if not fields or DELETED in names_:
-        raise NoSuchColumn(f"there must be a column, and none named {DELETED!r}")
+    if not fields or "" in names_ or DELETED in names_:
+        raise NoSuchColumn(f"there must be a column, none without a name, and none named {DELETED!r}")
     return Layout(pa.schema(fields), tuple(keys))
 
 
@@ -129,22 +128,41 @@ def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
 def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upserts: bool) -> pa.Table:
     """Records as rows of the table; ``upserts``: the last change of each key, and the column `DELETED`.
 
+    Keys are equal if their columns are, whatever their bytes: 0.0 and -0.0 are one key, NaN is one, and so are two
+    JSON texts of the same fields.
+
     Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds.
     """
     if upserts:
-        changes = changes.take(np.sort(last_per_key(changes, changes.hashes(), np.arange(changes.rows))))
-    columns = [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
-    value = _array_of(changes.value)
-    columns += value.flatten() if pa.types.is_struct(value.type) else [value]
+        changes = _last_per_row(by_arrival(changes), layout)
     fields = [field for field in layout.schema if field.name != timestamp]
-    cast = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    cast = [
+        column.cast(field.type) for column, field in zip(flat_columns(changes, layout), fields, strict=True)
+    ]
     if timestamp is not None:
         cast.append(pa.array(changes.ts * 1000, pa.int64()).cast(TIME))
     schema = layout.schema
     if upserts:
-        cast.append(value.is_null())
+        cast.append(pa.array(changes.value.missing()))
         schema = schema.append(pa.field(DELETED, pa.bool_()))
     return pa.table(cast, schema=schema.with_metadata({_KEYS: "\n".join(layout.keys)}))
+
+
+def flat_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    """The columns of the key, if there are any, and those of the value, in their own types."""
+    value = _array_of(changes.value)
+    return [*_key_columns(changes, layout), *(value.flatten() if pa.types.is_struct(value.type) else [value])]
+
+
+def _key_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    return [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
+
+
+def _last_per_row(changes: Changes, layout: Layout) -> Changes:
+    """The last change of each row of the table; ``changes`` in arrival order."""
+    keys = pl.DataFrame({str(n): pl.Series(c) for n, c in enumerate(_key_columns(changes, layout))})
+    last = keys.with_row_index("row").unique(keys.columns, keep="last", maintain_order=True)["row"]
+    return changes if len(last) == changes.rows else changes.take(last.cast(pl.Int64).to_numpy())
 
 
 def keys_of(rows: pa.Table) -> list[str]:
