@@ -23,6 +23,7 @@ from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
+from crossstream.missing_names import PointsToNames
 from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of, store_named
@@ -56,7 +57,7 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     )
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(PointsToNames):
     """Runs a topology on records that a test pipes in; a context manager.
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
