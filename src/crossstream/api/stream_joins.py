@@ -120,7 +120,8 @@ def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | No
     if not given:
         return windows
     if "within" in given:
-        return JoinWindows.of(to_milliseconds(given["within"], "within", error=TopologyError), grace=grace)
+        within = to_milliseconds(given["within"], "within", error=TopologyError)
+        return JoinWindows.of(f"{within} ms", grace=grace)
     return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
 
 

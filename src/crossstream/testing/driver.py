@@ -107,7 +107,9 @@ class TopologyTestDriver(PointsToNames):
         self._pending = 0
         self._clock = 0
         self._idle_after = (
-            None if idle_after is None else to_milliseconds(idle_after, "idle_after", minimum=1)
+            None
+            if idle_after is None
+            else to_milliseconds(idle_after, "idle_after", minimum=1, unclear="take")
         )
         self._failed = False
         self._totals = Report()
@@ -168,7 +170,7 @@ class TopologyTestDriver(PointsToNames):
         self._topic(topic)
 
         start = to_timestamp(start_timestamp, "start_timestamp")
-        advance = to_milliseconds(auto_advance, "auto_advance")
+        advance = to_milliseconds(auto_advance, "auto_advance", unclear="take")
         key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
         return TestInputTopic(partial(self._pipe, topic), key, value, start, advance, self._partitions)
 
@@ -208,7 +210,7 @@ class TopologyTestDriver(PointsToNames):
         it moves the stream time of operators that wait.
         """
         self.commit()
-        self._clock += to_milliseconds(duration)
+        self._clock += to_milliseconds(duration, unclear="take")
         if self._idle_after is not None or any(part.timers for part in self.plan.parts):
             self._run_batch()
 

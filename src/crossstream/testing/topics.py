@@ -125,7 +125,7 @@ class TestInputTopic(PointsToNames):
 
     def advance_time(self, duration: Duration) -> None:
         """Moves the topic's clock."""
-        self._clock += to_milliseconds(duration)
+        self._clock += to_milliseconds(duration, unclear="take")
 
     def _times(self, given: list[Any]) -> list[int]:
         """Timestamps in ms; None gets the topic's clock, which moves only if all are valid."""
