@@ -1,7 +1,7 @@
 """Keys and values as the columns of a table in a lakehouse: the fields of a struct become columns.
 
     key      a column named by the user; of a struct its fields, those of structs inside it too
-    value    its fields; of another type the column ``value``
+    value    its fields, without those that the user names as the key; of another type the column ``value``
     time     if asked for, the timestamp of the record
 
 Delta and Iceberg have fewer types than Polars: integers have a sign, and times are in microseconds.
@@ -16,16 +16,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import last_per_key
 from crossstream.columns.values import Values
+from crossstream.errors import SinkError
 
 Format: TypeAlias = Literal["delta", "iceberg"]
 """The kinds of tables."""
 
 DELETED = "__deleted"
 """The column of changes that says which rows are gone; tables do not have it."""
+KEY = "key"
+"""The column of keys that have no other name."""
 VALUE = "value"
 """The column of values that are no structs."""
 TIME = pa.timestamp("us", tz="UTC")
@@ -63,10 +67,14 @@ class NoSuchColumn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table: ``keys`` are those of the key, of which there may be none."""
+    """The columns of a table: ``keys`` are those of the key, of which there may be none.
+
+    ``shared``: those that are fields of the value, too.
+    """
 
     schema: pa.Schema
     keys: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
 
 def layout_of(
@@ -78,9 +86,10 @@ def layout_of(
 ) -> Layout:
     """The columns of records of these types. ``keys``: names for those of the key; None: those of its fields, or "key".
 
-    Raises `NoSuchColumn`.
+    A name other than "key" that is a field of the value, too, is one column. Raises `NoSuchColumn`.
     """
-    key_fields = [] if key is None or keys == () else list(_leaves("key", _arrow_of(key)))
+    key_fields = [] if key is None or keys == () else list(_leaves(KEY, _arrow_of(key)))
+    named = set(keys or ()) - {KEY}
     if keys is None:
         keys = [field.name for field in key_fields]
     elif keys and len(keys) != len(key_fields):
@@ -90,7 +99,17 @@ def layout_of(
         )
     fields = [field.with_name(name) for field, name in zip(key_fields, keys or (), strict=False)]
     whole = _arrow_of(value)
-    fields += list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    of_value = list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    shared = tuple(field.name for field in of_value if pa.types.is_struct(whole) and field.name in named)
+    types = {field.name: table_type(form, field.type, field.name) for field in fields}
+    for field in of_value:
+        kind = table_type(form, field.type, field.name)
+        if field.name not in shared:
+            fields.append(field)
+        elif not (types[field.name] == kind or _are_whole(types[field.name], kind)):
+            raise NoSuchColumn(
+                f"there are two columns {field.name!r}: the key is {types[field.name]}, and the field {kind}"
+            )
     fields = [pa.field(field.name, table_type(form, field.type, field.name)) for field in fields]
     if timestamp is not None:
         fields.append(pa.field(timestamp, TIME))
@@ -100,7 +119,11 @@ def layout_of(
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
     if not fields or DELETED in names_:
         raise NoSuchColumn(f"there must be a column, and none named {DELETED!r}")
-    return Layout(pa.schema(fields), tuple(keys))
+    return Layout(pa.schema(fields), tuple(keys), shared)
+
+
+def _are_whole(*kinds: pa.DataType) -> bool:
+    return all(pa.types.is_integer(kind) for kind in kinds)
 
 
 def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
@@ -129,13 +152,19 @@ def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
 def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upserts: bool) -> pa.Table:
     """Records as rows of the table; ``upserts``: the last change of each key, and the column `DELETED`.
 
-    Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds.
+    Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds;
+    `SinkError` CS-654 for a row whose field is named as the key, and is another one.
     """
     if upserts:
         changes = changes.take(np.sort(last_per_key(changes, changes.hashes(), np.arange(changes.rows))))
     columns = [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
     value = _array_of(changes.value)
-    columns += value.flatten() if pa.types.is_struct(value.type) else [value]
+    parts = (
+        dict(zip(value.type.names, value.flatten(), strict=True)) if pa.types.is_struct(value.type) else {}
+    )
+    for name in layout.shared:
+        _check_same(name, columns[layout.keys.index(name)], parts.pop(name))
+    columns += parts.values() or [value]
     fields = [field for field in layout.schema if field.name != timestamp]
     cast = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
     if timestamp is not None:
@@ -145,6 +174,20 @@ def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upsert
         cast.append(value.is_null())
         schema = schema.append(pa.field(DELETED, pa.bool_()))
     return pa.table(cast, schema=schema.with_metadata({_KEYS: "\n".join(layout.keys)}))
+
+
+def _check_same(name: str, keys: pa.Array, fields: pa.Array) -> None:
+    """Refuses (CS-654) a field, named as the key, that is not the key of its record. A null says nothing."""
+    differ = pc.fill_null(pc.not_equal(keys, fields.cast(keys.type, safe=False)), False)
+    if pc.any(differ).as_py():
+        row = pc.index(differ, True).as_py()
+        key, field = keys[row].as_py(), fields[row].as_py()
+        raise SinkError(
+            f"key={name!r} makes the key and the field of that name one column, and they differ: {key!r} and {field!r}",
+            code="CS-654",
+            next=f"make the field the key before: table.to_stream().select_key({name!r}).to_table(key=…); "
+            "or give the column of the key another name",
+        )
 
 
 def keys_of(rows: pa.Table) -> list[str]:
