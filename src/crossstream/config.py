@@ -310,22 +310,11 @@ class StreamsConfig:
         for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):
-                _check_unit(name, duration)
-                put(self, name, f"{to_milliseconds(duration, name, minimum=least)} ms")
+                settled = to_milliseconds(duration, name, minimum=least, unclear="refuse")
+                put(self, name, f"{settled} ms")
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))
-
-
-def _check_unit(name: str, duration: object) -> None:
-    """Refuses (CS-210) a number that may be meant as seconds; numbers are milliseconds."""
-    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < duration < 1000:
-        raise ConfigError(
-            f"{name}={duration} does not say its unit: it would be {duration} ms",
-            code="CS-210",
-            where=caller_location(),
-            next=f'write {name}="{duration} seconds" or {name}="{duration} ms"',
-        )
 
 
 def check_on_error(setting: str, value: object) -> None:

@@ -103,7 +103,8 @@ class GlobalKTable(Previewed):
             _refuse(operator, other)
         check_same_builder(operator, self._draft, other._draft)
         sides = {"left": mine, "right": other._node}
-        function = joiner_of(operator, kind, joiner, on_merge, sides)
+        selector = function_of(operator, "key_selector", key_selector, {"value": mine}, by_name=True)
+        function = joiner_of(operator, kind, joiner, on_merge, sides, key=selector)
         node = child(
             self._draft,
             GlobalJoin,
@@ -114,7 +115,7 @@ class GlobalKTable(Previewed):
             value=None,
             value_type=function.returns,
             kind=kind,
-            key_selector=function_of(operator, "key_selector", key_selector, {"value": mine}, by_name=True),
+            key_selector=selector,
             joiner=function,
         )
         return GlobalKTable(self._draft, node)

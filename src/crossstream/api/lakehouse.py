@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossstream.api.checks import known_serdes
 from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
-from crossstream.columns.flat import Format, Layout, NoSuchColumn, layout_of
+from crossstream.columns.flat import KEY, Format, Layout, NoSuchColumn, layout_of
 from crossstream.errors import ConfigError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import TableSink, ToStream
 from crossstream.serdes import Serde
@@ -22,7 +22,6 @@ Key: TypeAlias = str | Sequence[str] | None
 """The names of the key's columns."""
 SchemaMode: TypeAlias = Literal["merge"] | None
 
-OWN_KEY = "key"
 _NO_PARTITIONS = (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
@@ -36,7 +35,7 @@ class WrittenToTables(Previewed):
         self,
         path: str | PathLike[str],
         *,
-        key: Key = OWN_KEY,
+        key: Key = KEY,
         timestamp: str | None = None,
         schema_mode: SchemaMode = None,
         partition_by: Sequence[str] | str = (),
@@ -48,7 +47,8 @@ class WrittenToTables(Previewed):
 
         ``path``: a folder or a URI; the table is created if it is missing. The fields of a value are columns; a value
         of another type is the column ``value``. ``key``: the name of the key's column; or of each field of a
-        key that is a struct, which keep their own names without it; of a stream ``key=None`` leaves the key out.
+        key that is a struct, which keep their own names without it; of a stream ``key=None`` leaves the key out. A name
+        that is a field of the value, too, is one column: that field is the key.
         ``timestamp``: a name for a column of timestamps. ``schema_mode="merge"`` adds columns that the table does not
         have. ``partition_by``: columns, of a table that is created. ``storage_options``: those of ``deltalake``.
 
@@ -70,7 +70,7 @@ class WrittenToTables(Previewed):
         identifier: str,
         catalog: Mapping[str, str],
         *,
-        key: Key = OWN_KEY,
+        key: Key = KEY,
         timestamp: str | None = None,
         schema_mode: SchemaMode = None,
         named: Named | None = None,
@@ -173,7 +173,7 @@ def _key_names(operator: str, key: Any, serde: Serde, *, upserts: bool) -> tuple
             operator, f"key={key!r} does not name columns", 'write key="id", or key=("customer", "product")'
         )
     is_struct = serde.dtype is not None and serde.dtype.is_nested()
-    return None if key == OWN_KEY and is_struct else names
+    return None if key == KEY and is_struct else names
 
 
 def _check_declared(operator: str, serde: Serde, what: str) -> None:
@@ -194,7 +194,8 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
         layout = layout_of(settings["form"], key.dtype, value.dtype, settings["keys"], settings["timestamp"])
     except NoSuchColumn as error:
         if "two columns" in str(error) or "names are given" in str(error):
-            raise _wrong(operator, str(error), 'name the columns: key="order_id", timestamp="ts"') from None
+            step = 'name the columns: key="order_id", timestamp="ts"; a field that is the key has the key\'s type'
+            raise _wrong(operator, str(error), step) from None
         raise SerdeError(
             str(error),
             code="CS-404",

@@ -1,7 +1,7 @@
 """Keys and values as the columns of a table in a lakehouse: the fields of a struct become columns.
 
     key      a column named by the user; of a struct its fields, those of structs inside it too
-    value    its fields; of another type the column ``value``
+    value    its fields, without those that the user names as the key; of another type the column ``value``
     time     if asked for, the timestamp of the record
 
 Delta and Iceberg have fewer types than Polars: integers have a sign, and times are in microseconds.
@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_arrival
@@ -25,6 +27,8 @@ Format: TypeAlias = Literal["delta", "iceberg"]
 
 DELETED = "__deleted"
 """The column of changes that says which rows are gone; tables do not have it."""
+KEY = "key"
+"""The column of keys that have no other name."""
 VALUE = "value"
 """The column of values that are no structs."""
 TIME = pa.timestamp("us", tz="UTC")
@@ -62,10 +66,14 @@ class NoSuchColumn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table: ``keys`` are those of the key, of which there may be none."""
+    """The columns of a table: ``keys`` are those of the key, of which there may be none.
+
+    ``shared``: those that are fields of the value, too.
+    """
 
     schema: pa.Schema
     keys: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
 
 def layout_of(
@@ -77,9 +85,10 @@ def layout_of(
 ) -> Layout:
     """The columns of records of these types. ``keys``: names for those of the key; None: those of its fields, or "key".
 
-    Raises `NoSuchColumn`.
+    A name other than "key" that is a field of the value, too, is one column. Raises `NoSuchColumn`.
     """
-    key_fields = [] if key is None or keys == () else list(_leaves("key", _arrow_of(key)))
+    key_fields = [] if key is None or keys == () else list(_leaves(KEY, _arrow_of(key)))
+    named = set(keys or ()) - {KEY}
     if keys is None:
         keys = [field.name for field in key_fields]
     elif keys and len(keys) != len(key_fields):
@@ -89,7 +98,17 @@ def layout_of(
         )
     fields = [field.with_name(name) for field, name in zip(key_fields, keys or (), strict=False)]
     whole = _arrow_of(value)
-    fields += list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    of_value = list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    shared = tuple(field.name for field in of_value if pa.types.is_struct(whole) and field.name in named)
+    types = {field.name: table_type(form, field.type, field.name) for field in fields}
+    for field in of_value:
+        kind = table_type(form, field.type, field.name)
+        if field.name not in shared:
+            fields.append(field)
+        elif not (types[field.name] == kind or _are_whole(types[field.name], kind)):
+            raise NoSuchColumn(
+                f"there are two columns {field.name!r}: the key is {types[field.name]}, and the field {kind}"
+            )
     fields = [pa.field(field.name, table_type(form, field.type, field.name)) for field in fields]
     if timestamp is not None:
         fields.append(pa.field(timestamp, TIME))
@@ -99,7 +118,11 @@ def layout_of(
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
     if not fields or "" in names_ or DELETED in names_:
         raise NoSuchColumn(f"there must be a column, none without a name, and none named {DELETED!r}")
-    return Layout(pa.schema(fields), tuple(keys))
+    return Layout(pa.schema(fields), tuple(keys), shared)
+
+
+def _are_whole(*kinds: pa.DataType) -> bool:
+    return all(pa.types.is_integer(kind) for kind in kinds)
 
 
 def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
@@ -150,8 +173,27 @@ def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upsert
 
 def flat_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
     """The columns of the key, if there are any, and those of the value, in their own types."""
-    value = _array_of(changes.value)
-    return [*_key_columns(changes, layout), *(value.flatten() if pa.types.is_struct(value.type) else [value])]
+    fields = _fields(_array_of(changes.value))
+    return [*_key_columns(changes, layout), *(column for name, column in fields if name not in layout.shared)]
+
+
+def other_keys(changes: Changes, layout: Layout) -> Iterator[tuple[int, str, object, object]]:
+    """(row, column, key, field) where a column is the key and a field, and the two differ. A null says nothing."""
+    if not layout.shared:
+        return
+    keys = dict(zip(layout.keys, _key_columns(changes, layout), strict=True))
+    for name, field in _fields(_array_of(changes.value)):
+        if name in layout.shared:
+            differ = pc.not_equal(keys[name], field.cast(keys[name].type, safe=False))
+            for row in np.flatnonzero(pc.fill_null(differ, False).to_numpy(zero_copy_only=False)).tolist():
+                yield row, name, keys[name][row].as_py(), field[row].as_py()
+
+
+def _fields(value: pa.Array) -> list[tuple[str, pa.Array]]:
+    """The columns of values, with their names."""
+    if not pa.types.is_struct(value.type):
+        return [(VALUE, value)]
+    return list(zip(value.type.names, value.flatten(), strict=True))
 
 
 def _key_columns(changes: Changes, layout: Layout) -> list[pa.Array]:

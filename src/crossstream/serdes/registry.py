@@ -85,7 +85,7 @@ class RegistrySettings:
         url = values.get("url")
         if not isinstance(url, str) or not url.startswith(SCHEMES):
             raise _unusable(f"{refusals.show(url)} is not the URL of a schema registry")
-        patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience")
+        patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience", unclear="refuse")
         settings = cls._made(values, patience)
         connection(settings, client)
         return settings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.flat import Layout, flat_columns, layout_of
+from crossstream.columns.flat import Layout, flat_columns, layout_of, other_keys
 from crossstream.graph.nodes import TableSink
 
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -50,6 +50,8 @@ def unfit_rows(node: TableSink, changes: Changes) -> list[tuple[int, str]]:
         if is_partition or any(is_of(field.type) for is_of in _LIMITED):
             for row, reason in _refused(_checks(field, is_partition=is_partition), column, 0):
                 found.setdefault(row, f"its column {field.name!r}: {reason}")
+    for row, name, key, own in other_keys(changes, columns):
+        found.setdefault(row, f"its column {name!r} is the key, {key!r}, and a field, {own!r}")
     return sorted(found.items())
 
 
