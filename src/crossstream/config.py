@@ -14,6 +14,7 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
 from crossstream.signatures import keyword_settings
 from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
+from crossstream.storage.door import MOST_PARTITIONS
 from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
@@ -72,9 +73,6 @@ _HINTS: Mapping[str, str] = MappingProxyType(
         "topic_dir": "use topics_dir=…",
     }
 )
-
-MOST_PARTITIONS = 1 << 16
-"""The largest number of state partitions: each is a task of a round, and a folder of every store."""
 
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {

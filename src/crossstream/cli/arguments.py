@@ -204,6 +204,9 @@ def _topics(commands: Commands) -> None:
     add_assignments(create, "--config", "a topic setting, such as cleanup.policy=compact; may be repeated")
 
 
+REGISTRY = "the schema registry to ask for schemas of rows; the one that the state names is not asked"
+
+
 def _query(commands: Commands) -> None:
     parser = add_command(
         commands,
@@ -230,6 +233,7 @@ def _query(commands: Commands) -> None:
         ("--max", "N", positive, "print at most N rows"),
         ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
         ("--as-of-time", "T", str, time),
+        ("--registry", "URL", some, REGISTRY),
     )
 
 
@@ -251,6 +255,7 @@ def _why(commands: Commands) -> None:
         parser,
         ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
         ("--start", "MS", not_negative, start),
+        ("--registry", "URL", some, REGISTRY),
     )
     add_inputs(parser)
 
@@ -354,6 +359,7 @@ def _ui(commands: Commands) -> None:
     add_option(parser, "--host", "ADDRESS", some, host, default="127.0.0.1")
     app = "the application, app.py[:name]: the page draws it, and shows which records made a row"
     add_option(parser, "--app", FILE, some, app)
+    add_option(parser, "--registry", "URL", some, REGISTRY)
     add_inputs(parser)
 
 

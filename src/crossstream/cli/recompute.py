@@ -99,7 +99,7 @@ def why(arguments: Namespace) -> int:
     serde = loaded.topology[name].key if store is None and name in loaded.topology.nodes else None
     key = parse_key(serde if store is None else store.key, text)
     if arguments.start is not None:
-        key = _window(open_store(root, name), key, arguments.start)
+        key = _window(open_store(root, name, registry=arguments.registry), key, arguments.start)
     connection, settings = inputs_of(loaded, arguments)
     found = find_why(root, plan, connection, name, key, settings, as_of=arguments.as_of)
     print(to_json(found.to_dict()) if arguments.format == "json" else found)
@@ -112,7 +112,7 @@ def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
     rows: list[tuple[str, str]] = []
     batches = [one for one in BatchLog(root).commits() if arguments.as_of in (None, one)]
     for batch in batches:
-        store = open_store(root, name, batch)
+        store = open_store(root, name, batch, registry=arguments.registry)
         key = parse_key(store.key, text)
         value = store.get(key) if store.by_time is None else store.fetch(key)
         shown = "-" if value in (None, []) else as_text(to_plain(value))

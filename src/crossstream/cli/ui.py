@@ -44,7 +44,7 @@ def main(arguments: Namespace) -> int:
 def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSource]:
     """What the page shows: with the application's file also its drawing, and why a row is what it is."""
     if arguments.app is None:
-        return lambda: FolderSource(folder)
+        return lambda: FolderSource(folder, registry=arguments.registry)
     loaded = load(arguments.app)
     plan = plan_topology(loaded.topology)
     connection, settings = inputs_of(loaded, arguments)
@@ -52,4 +52,4 @@ def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSour
     def explain(store: str, key: Any, as_of: int | None) -> Why:
         return why(folder, plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
 
-    return lambda: FolderSource(folder, explain, drawing_of(loaded.topology))
+    return lambda: FolderSource(folder, explain, drawing_of(loaded.topology), arguments.registry)

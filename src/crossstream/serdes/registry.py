@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -92,10 +92,13 @@ class RegistrySettings:
 
     @classmethod
     def at(cls, url: str) -> RegistrySettings:
-        """A registry that is asked only where a record needs it. Raises ValueError for what is no URL of one."""
+        """A registry that state names, which is never asked: the state may be of anybody.
+
+        Raises ValueError for what is no URL of one.
+        """
         if not url.startswith(SCHEMES):
             raise ValueError(f"{url!r} is not the URL of a schema registry")
-        return cls._made({"url": url}, to_milliseconds("30 seconds", "patience"))
+        return replace(cls._made({"url": url}, to_milliseconds("30 seconds", "patience")), values=())
 
     @classmethod
     def _made(cls, values: Mapping[str, Any], patience: int) -> RegistrySettings:
@@ -154,6 +157,12 @@ class Registered(NamedTuple):
 
 def connection(settings: RegistrySettings, client: Any = None) -> Connection:
     """The connection of this process. ``client``: use this client from now on."""
+    if not settings.values:
+        raise SerdeError(
+            f"rows need a schema of the registry {settings.url}; only the state names it, so it is not asked",
+            code=refusals.NO_REGISTRY,
+            next="name a registry that you trust: --registry URL, or open_store(…, registry=URL)",
+        )
     found = _connection(settings, os.getpid())
     if client is not None and client is not found.client:
         found.use(client)
