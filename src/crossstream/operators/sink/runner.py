@@ -261,6 +261,6 @@ def _unfit(node: graph.TableSink, reason: str) -> SinkError:
         f"the {node.form.capitalize()} table cannot hold a record: {reason}",
         code="CS-654",
         where={"table": node.table},
-        next="change the value before: map_values(…); or skip such records:"
+        next="change the value before: map_values(…), or the key: select_key(…); or skip such records:"
         " processing_errors='skip' or cs.DeadLetter(topic)",
     )
