@@ -301,6 +301,8 @@ class Packed:
     def visible(self, states: Values) -> Values:
         """What readers of the table see; null for null."""
         parts, there = self.columns.parts, np.flatnonzero(~states.missing())
+        if not len(there):
+            return nulls(states.rows, SchemaJson(parts.aggregates.dtype))
         state = parts.states(self._unpacked(states.take(there)))
         shown = parts.visible({key: part.result(state[key]) for key, part in parts.parts.items()})
         made = Values(SchemaJson(parts.aggregates.dtype), series=shown)
