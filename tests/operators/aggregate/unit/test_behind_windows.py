@@ -51,7 +51,9 @@ def test_a_filter_and_a_grouping_behind_windows_see_new_and_old_rows(
     builder = cs.StreamsBuilder()
     windowed = builder.stream("s", cs.Consumed(key=TEXT, value=VALUE)).group_by_key()
     table = windowed.windowed_by(WINDOWS[windows]).agg(m=AGGREGATES[name])
-    table.to_stream().map(lambda key, row: (f"{key}", row)).to("all", cs.Produced(key=TEXT, value=serdes.json()))
+    table.to_stream().map(lambda key, row: (f"{key}", row)).to(
+        "all", cs.Produced(key=TEXT, value=serdes.json())
+    )
     kept = table.filter(FILTERS[form])
     grouped = kept.group_by(lambda key, row: (str(row["m"]), 1), cs.Grouped(key=TEXT, value=serdes.int64()))
     grouped.count(materialized=cs.Materialized(store="counts"))
@@ -62,4 +64,22 @@ def test_a_filter_and_a_grouping_behind_windows_see_new_and_old_rows(
         driver.commit()
         rows: dict[str, Any] = dict(driver.create_output_topic("all", TEXT, serdes.json()).read_key_values())
         found = {value: count for value, count in driver.get_key_value_store("counts").all() if count}
-    assert found == Counter(str(row["m"]) for row in rows.values() if row is not None and row["m"] is not None)
+    assert found == Counter(
+        str(row["m"]) for row in rows.values() if row is not None and row["m"] is not None
+    )
+
+
+@pytest.mark.parametrize("windows", [*WINDOWS.values(), cs.TimeWindows(size=5)], ids=repr)
+def test_a_named_table_of_windows_is_joined_by_its_windows(windows: Any) -> None:
+    builder = cs.StreamsBuilder()
+    windowed = builder.stream("s", cs.Consumed(key=TEXT, value=VALUE)).group_by_key().windowed_by(windows)
+    table = windowed.agg(cs.Materialized(store="made"), m=agg.sum("x"))
+    doubled = table.map_values(lambda row: 2 * row["m"], value=serdes.json())
+    joined = table.join(doubled, lambda row, other: [row["m"], other])
+    joined.to_stream().map(lambda key, pair: (key.key, pair)).to(
+        "out", cs.Produced(key=TEXT, value=serdes.json())
+    )
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("s", TEXT, VALUE).pipe_input("k", {"x": 0.5, "s": None}, timestamp=7)
+        found = driver.create_output_topic("out", TEXT, serdes.json()).read_key_values()
+    assert found[-1] == ("k", [0.5, 1.0])
