@@ -101,12 +101,12 @@ class WholeSum:
     kinds: tuple[str, ...] = ("int64",)
 
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
-        total = rows.so_far(_whole(items) * (1 if rows.signs is None else rows.signs), before[0])
+        total = rows.so_far(whole(items) * (1 if rows.signs is None else rows.signs), before[0])
         return pl.Series(total[rows.picked]), [total[rows.ends]]
 
     def beyond(self, items: pl.Series, rows: Rows, before: State) -> np.ndarray:
         """The rows after which the sum of a group is first beyond 64 bits."""
-        numbers = _whole(items)
+        numbers = whole(items)
         least, most = int(numbers.min(initial=0)), int(numbers.max(initial=0))
         held = max(abs(int(before[0].min(initial=0))), int(before[0].max(initial=0)))
         if held + max(-least, most) * len(numbers) <= INT64.max:
@@ -246,7 +246,8 @@ def empty_state(part: Part, groups: int) -> State:
     ]
 
 
-def _whole(items: pl.Series | None) -> np.ndarray:
+def whole(items: pl.Series | None) -> np.ndarray:
+    """Whole numbers; null is 0."""
     assert items is not None
     return items.cast(pl.Int64).fill_null(0).to_numpy()
 

@@ -220,7 +220,7 @@ class AggregateRunner(Runner):
                 final=node.emit_final,
                 column=column,
             )
-            made = found.update(fold, steps, every=every, want_old=self.step.old)
+            made = found.update(steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
             held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
@@ -262,12 +262,15 @@ class AggregateRunner(Runner):
     def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._moving_fold(node, store)
+        return self._of_functions(node, store)
 
     def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
-        serde = store.definition.value
         if node.columns is not None:
             return Packed(Columns(Parts.of(node.columns)))
+        return self._of_functions(node, store)
+
+    def _of_functions(self, node: graph.Aggregate, store: OpenStore) -> Count | Calls:
+        serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
         return Calls(serde, node.adders, node.subtractor, node.initializer)

@@ -5,7 +5,7 @@ are noted in order (`Log`), and what is left of them at the end of a batch is pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -16,12 +16,11 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Fold, Groups
-from crossstream.operators.table.kernel import Rows
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column
-from crossstream.storage.sorted_run import expand
+from crossstream.storage.sorted_run import expand, places_of
 
 
 def ends_of(windows: WindowSpec, starts: np.ndarray) -> np.ndarray:
@@ -168,47 +167,62 @@ class Log:
             for number, window in enumerate(windows)
             if last[window] in kept and len(changed[window]) == 1
         ]
-        changes, net = self._changes(groups, steps), np.array(sorted(kept), np.int64)
-        final = changes.take(net)
+        # Only the aggregates that are given out are worked out.
+        shown = kept.union(alone)
+        numbers = _numbers(range(len(windows)) if every else sorted(shown))
+        place = np.append(places_of(numbers, len(windows)), len(numbers) + np.arange(len(held.group) + 1))
+        changes, net = self._changes(groups, steps, numbers), _numbers(sorted(kept))
+        final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
-            changes = replace(changes, old=values.take(np.array(before, np.int64)))
-            final = replace(final, old=values.take(np.array(stored, np.int64)[net]))
+            changes = replace(changes, old=values.take(place[_numbers(before)[numbers]]))
+            final = replace(final, old=values.take(place[_numbers(stored)[net]]))
         repeated = None
         if not kept.issuperset(alone):
-            repeated = changes.take(np.array(sorted(kept.union(alone)), np.int64))
+            repeated = changes.take(place[_numbers(sorted(shown))])
         return Moved(final, changes if every else None, self.late, self.failures, repeated)
 
-    def _changes(self, groups: Groups, steps: Steps) -> Changes:
+    def _changes(self, groups: Groups, steps: Steps, numbers: np.ndarray) -> Changes:
+        notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (
-            np.array([getattr(one, name) for one in self.notes], np.int64) for name in names
+            np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
         extra: Mapping[str, Column] = {GROUP: group, START: start, END: end}
         made = replace(groups.rows, extra={}).take(row)
-        value = steps.values([one.aggregate for one in self.notes])
+        value = steps.values([one.aggregate for one in notes])
         return replace(made, value=value, ts=ts, old=None, extra=extra)
 
 
-class MovingFold(Fold, Protocol):
+def _numbers(found: Iterable[int]) -> np.ndarray:
+    return np.fromiter(found, np.int64)
+
+
+class MovingFold(Protocol):
     """Applies rows to the aggregates of windows whose bounds depend on the records."""
 
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """Applies single rows. `FoldSteps` does for a fold that merges."""
-
-    @property
-    def by_record(self) -> bool:
-        """Whether the rows of a session have to be applied one after the other, as they arrive."""
+        """``merger``: the function that makes one aggregate of those of two sessions, if there is one."""
 
 
 class Steps(Protocol):
-    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate."""
+    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate.
+
+    ``failures``: the rows of which it is known that they fail; ``by_record``: others may fail, too, so that the rows
+    have to be taken one after the other; ``in_order``: aggregates depend on the order of their rows.
+    """
+
+    @property
+    def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def by_record(self) -> bool: ...
+
+    @property
+    def in_order(self) -> bool: ...
 
     def read(self, values: Values) -> list[Any]:
-        """Aggregates of the store."""
+        """Aggregates of the store; called before all else."""
 
     def add(self, row: int, aggregate: Any) -> Any:
         """The aggregate with a row; may change the one that is given."""
@@ -221,3 +235,10 @@ class Steps(Protocol):
 
     def values(self, aggregates: list[Any]) -> Values:
         """Aggregates as a column."""
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Values:
+        """The aggregates of all that sessions have; called unless `by_record`.
+
+        ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;
+        ``begins``: where sessions begin.
+        """
