@@ -9,7 +9,7 @@ end of the batch the parts run once over the rows of all windows that are wanted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,9 +18,11 @@ import polars as pl
 
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.aggregate.columns import Parts, beyond
-from crossstream.operators.aggregate.parts import INT64, Rows, WholeSum, whole
-from crossstream.serdes import Serde
+from crossstream.operators.aggregate.columns import PartKey, Parts, beyond
+from crossstream.operators.aggregate.parts import INT64, Rows, State, WholeSum, whole
+from crossstream.operators.aggregate.windows import STATE, Held, Made
+from crossstream.serdes import arrays
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null
 from crossstream.storage.sorted_run import begins_of, places_of
 
@@ -44,17 +46,11 @@ class Contents(NamedTuple):
 
 @dataclass(slots=True)
 class ContentSteps:
-    """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none.
-
-    ``unpacked``, ``packed``: from values to states and back.
-    """
+    """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none."""
 
     parts: Parts
-    serde: Serde
     items: Sequence[pl.Series]
     failures: Sequence[Failure]
-    unpacked: Callable[[Values], States]
-    packed: Callable[[States, int], Values]
     _held: States = field(default_factory=dict)
     _failed: Mapping[int, Failure] = field(default_factory=dict)
     _sums: Sequence[tuple[list[int], list[int]]] = ()
@@ -71,11 +67,11 @@ class ContentSteps:
 
     # -- a record at a time ----------------------------------------------------------------------------
 
-    def read(self, values: Values) -> list[Contents]:
-        self._held = self.unpacked(values)
+    def read(self, held: Held) -> list[Contents]:
+        self._held = self._unpacked(held.states)
         self._failed = {failure.row: failure for failure in self.failures}
         self._sums = list(self._large_sums())
-        totals = zip(*(held for _, held in self._sums), strict=True) if self._sums else [()] * values.rows
+        totals = zip(*(held for _, held in self._sums), strict=True) if self._sums else [()] * len(held.group)
         return [Contents([-1 - number], 1, one) for number, one in enumerate(totals)]
 
     def add(self, row: int, aggregate: Contents | None) -> Contents:
@@ -122,9 +118,9 @@ class ContentSteps:
 
     # -- in columns ------------------------------------------------------------------------------------
 
-    def values(self, aggregates: list[Contents | None]) -> Values:
+    def values(self, aggregates: list[Contents | None]) -> Made:
         there = [number for number, one in enumerate(aggregates) if one is not None]
-        made, elements, begins = [nulls(0, self.serde)], list[int](), list[int]()
+        made, elements, begins = list[Made](), list[int](), list[int]()
         for number in there:
             one = aggregates[number]
             assert one is not None
@@ -135,42 +131,50 @@ class ContentSteps:
                 firsts[begins] = True
                 made.append(self.folded(np.array(elements, np.int64), firsts))
                 elements, begins = [], []
-        return concat_values(made).take(places_of(np.array(there, np.int64), len(aggregates)))
+        if not made:
+            return Made(nulls(len(aggregates), self._serde), {STATE: arrays.null_rows(len(aggregates))})
+        place = places_of(np.array(there, np.int64), len(aggregates))
+        states = take_or_null(concat([one.extra[STATE] for one in made]), place)
+        return Made(concat_values([one.values for one in made]).take(place), {STATE: states})
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Values:
-        """The aggregates of contents, one after the other. ``begins``: where each begins."""
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         # An aggregate of the store begins a piece, and so do contents; the pieces of contents are merged.
         pieces = begins | (elements < 0)
         heads = elements[pieces]
         held = np.where(heads < 0, -1 - heads, -1)
         rows = np.flatnonzero(elements >= 0)
-        if len(rows):
-            piece = (np.cumsum(pieces) - 1)[rows]
-            first = begins_of(piece)
-            with_rows = piece[first]
-            states = self._run(elements[rows], first, held[with_rows])
-            if len(with_rows) < len(held):
-                place = places_of(with_rows, len(held))
-                place = np.where(place < 0, len(with_rows) + held, place)
-                states = {name: take(concat([one, self._held[name]]), place) for name, one in states.items()}
-        else:
-            states = {name: take(column, held) for name, column in self._held.items()}
-        states = self._joined(states, begins[pieces])
-        return self.packed(states, int(begins.sum()))
+        piece = (np.cumsum(pieces) - 1)[rows]
+        first = begins_of(piece)
+        with_rows = piece[first]
+        results, states = self._run(elements[rows], first, held[with_rows])
+        if len(with_rows) < len(held):
+            place = places_of(with_rows, len(held))
+            place = np.where(place < 0, len(with_rows) + held, place)
+            states = {name: take(concat([one, self._held[name]]), place) for name, one in states.items()}
+        if len(with_rows) < begins.sum() or not begins[pieces].all():
+            states = self._joined(states, begins[pieces])
+            of_part = self.parts.states(states)
+            results = {key: part.result(of_part[key]) for key, part in self.parts.parts.items()}
+        shown = Values(self._serde, series=self.parts.visible(results))
+        return Made(shown, {STATE: self._packed(states, shown.rows)})
 
-    def _run(self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray) -> States:
-        """The states after rows. ``held``: the aggregate of the store that each group begins with; −1: nothing."""
+    def _run(
+        self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray
+    ) -> tuple[dict[PartKey, pl.Series], States]:
+        """The results and states after rows. ``held``: what of the store each group begins with; −1: nothing."""
+        if not len(rows):
+            return {}, {name: take(column, held) for name, column in self._held.items()}
         mine = Rows.of(begins)
         items = [series.gather(rows) for series in self.items]
         before = self.parts.states({name: _or_nothing(column, held) for name, column in self._held.items()})
+        results, after = dict[PartKey, pl.Series](), dict[PartKey, State]()
         try:
-            after = {
-                key: part.run(None if key[1] is None else items[key[1]], mine, before[key])[1]
-                for key, part in self.parts.parts.items()
-            }
+            for key, part in self.parts.parts.items():
+                field = None if key[1] is None else items[key[1]]
+                results[key], after[key] = part.run(field, mine, before[key])
         except OverflowError:
             raise beyond("a sum of Decimals has more than 38 digits") from None
-        return self.parts.columns(after)
+        return results, self.parts.columns(after)
 
     def _joined(self, states: States, begins: np.ndarray) -> States:
         """One state for each group of states: neighbours are merged until each has one."""
@@ -185,6 +189,33 @@ class ContentSteps:
             states = {name: take(concat([one, merged[name]]), rows[kept]) for name, one in states.items()}
             begins = begins[kept]
         return states
+
+    @property
+    def _serde(self) -> SchemaJson:
+        return SchemaJson(self.parts.aggregates.dtype)
+
+    @property
+    def _state_serde(self) -> SchemaJson:
+        types = {"int64": pl.Int64(), "bytes": pl.Binary()}
+        return SchemaJson(pl.Struct({name: types[kind] for name, kind in self.parts.layout}))
+
+    def _packed(self, states: States, rows: int) -> Column:
+        columns = {name: pl.Series(one) for name, one in states.items()}
+        return self._state_serde.encode_series(arrays.struct_of(columns, rows))
+
+    def _unpacked(self, packed: Column) -> States:
+        if not len(packed):
+            return {
+                name: np.empty(0, np.int64) if kind == "int64" else arrays.null_rows(0)
+                for name, kind in self.parts.layout
+            }
+        frame = self._state_serde.decode_series(packed).struct.unnest()
+        return {
+            name: frame[name].to_numpy()
+            if kind == "int64"
+            else frame[name].to_arrow().cast(arrays.LARGE_BINARY)
+            for name, kind in self.parts.layout
+        }
 
 
 def _or_nothing(column: Column, rows: np.ndarray) -> Column:

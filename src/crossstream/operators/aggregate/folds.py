@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,14 @@ import polars as pl
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, nulls
+from crossstream.columns.values import Values
 from crossstream.operators.aggregate.columns import Columns
 from crossstream.operators.aggregate.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
-from crossstream.operators.aggregate.windows import Steps
+from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.operators.table.kernel import Rows
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_plain import SchemaJson
-from crossstream.storage.columns import Column
-from crossstream.storage.sorted_run import places_of
 
 
 @dataclass(slots=True)
@@ -35,8 +32,8 @@ class CountSteps:
     in_order: bool = False
     _held: Sequence[int] = ()
 
-    def read(self, values: Values) -> list[Any]:
-        self._held = values.objects()
+    def read(self, held: Held) -> list[Any]:
+        self._held = held.values.objects()
         return list(self._held)
 
     def add(self, row: int, aggregate: Any) -> Any:
@@ -48,12 +45,12 @@ class CountSteps:
     def copy(self, aggregate: Any) -> Any:
         return aggregate
 
-    def values(self, aggregates: list[Any]) -> Values:
+    def values(self, aggregates: list[Any]) -> Made:
         if self.serde.dtype is None:
-            return Values(objects=aggregates)
-        return Values(series=pl.Series(aggregates, dtype=pl.Int64))
+            return Made(Values(objects=aggregates))
+        return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Values:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         counts = np.ones(len(elements), np.int64)
         counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
         return self.values(np.add.reduceat(counts, np.flatnonzero(begins)).tolist())
@@ -186,8 +183,8 @@ class CallSteps:
         self._keys = rows.key.objects() if needs_key else [None] * rows.rows
         self._values = rows.value.own_objects()
 
-    def read(self, values: Values) -> list[Any]:
-        return values.own_objects()
+    def read(self, held: Held) -> list[Any]:
+        return held.values.own_objects()
 
     def add(self, row: int, aggregate: Any) -> Any:
         return self._calls.applied(self._functions[row], self._keys[row], aggregate, self._values[row])
@@ -207,63 +204,23 @@ class CallSteps:
     def copy(self, aggregate: Any) -> Any:
         return self._calls.frozen(aggregate)
 
-    def values(self, aggregates: list[Any]) -> Values:
-        return Values(objects=aggregates)
+    def values(self, aggregates: list[Any]) -> Made:
+        return Made(Values(objects=aggregates))
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Values:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         raise AssertionError("functions take one record at a time")
 
 
-STATE = "state"
 PACKED = ((STATE, "bytes"),)
 """The column of the state, as in a `Layout`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Built-in aggregates of moving windows. Their states are JSON with the columns of `Parts.layout`."""
+    """Built-in aggregates of moving windows. A state is JSON with the columns of `Parts.layout`."""
 
     columns: Columns
 
-    @property
-    def serde(self) -> SchemaJson:
-        """The serde of the states."""
-        types = {"int64": pl.Int64(), "bytes": pl.Binary()}
-        return SchemaJson(pl.Struct({name: types[kind] for name, kind in self.columns.parts.layout}))
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         items, failures = self.columns.items(rows)
-        return ContentSteps(self.columns.parts, self.serde, items, failures, self._unpacked, self._packed)
-
-    def visible(self, states: Values) -> Values:
-        """What readers of the table see; null for null."""
-        parts, there = self.columns.parts, np.flatnonzero(~states.missing())
-        if not len(there):
-            return nulls(states.rows, SchemaJson(parts.aggregates.dtype))
-        state = parts.states(self._unpacked(states.take(there)))
-        shown = parts.visible({key: part.result(state[key]) for key, part in parts.parts.items()})
-        made = Values(SchemaJson(parts.aggregates.dtype), series=shown)
-        return made.take(places_of(there, states.rows))
-
-    def shown(self, changes: Changes) -> Changes:
-        """The changes with visible values, and their states beside them."""
-        if not changes.rows:
-            return replace(changes, value=nulls(0, self.serde))
-        old = None if changes.old is None else self.visible(changes.old)
-        extra = {**changes.extra, STATE: changes.value.wire(self.serde)}
-        return replace(changes, value=self.visible(changes.value), old=old, extra=extra)
-
-    def _packed(self, state: Mapping[str, Column], rows: int) -> Values:
-        return Values(
-            self.serde, series=arrays.struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
-        )
-
-    def _unpacked(self, values: Values) -> dict[str, Column]:
-        """The state columns; those of nothing for null."""
-        found = values.series().struct
-        return {
-            name: found.field(name).fill_null(0).to_numpy()
-            if kind == "int64"
-            else found.field(name).to_arrow().cast(arrays.LARGE_BINARY)
-            for name, kind in self.columns.parts.layout
-        }
+        return ContentSteps(self.columns.parts, items, failures)

@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
+from crossstream.operators.aggregate.folds import Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -203,10 +203,8 @@ class AggregateRunner(Runner):
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
-        fold, every = self._moving_fold(node, store), self.step.changelog is not None
-        packed = fold if isinstance(fold, Packed) else None
-        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
-        steps = fold.steps(groups.rows, node.merger)
+        every = self.step.changelog is not None
+        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
@@ -218,12 +216,11 @@ class AggregateRunner(Runner):
                 retention=shown,
                 horizon=store.horizon,
                 final=node.emit_final,
-                column=column,
             )
             made = found.update(steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
             newest = max(store.horizon + shown, -1)
             sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
             sliding.run()
@@ -231,18 +228,13 @@ class AggregateRunner(Runner):
             store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late})
         self._report_failures(node, groups, made.failures)
-        serde = store.definition.value
-
-        def stored(moved: Changes) -> Changes:
-            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
-
-        net = stored(made.net)
+        net = self.as_stored(made.net, serde)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
-            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
-            yield from self._changed(
-                node, net.rows, emitted, None if made.every is None else stored(made.every)
-            )
+            repeated = made.repeated if self.step.repeats else None
+            emitted = net if repeated is None else self.as_stored(repeated, serde)
+            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
         """Emits the changes of the table, unless windows come out when they close."""

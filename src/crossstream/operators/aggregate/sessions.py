@@ -22,9 +22,9 @@ from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.aggregate.windows import BEFORE, NOW, Held, Log, Moved, Note, Steps
-from crossstream.serdes import Serde
-from crossstream.storage.columns import Column
+from crossstream.operators.aggregate.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
+from crossstream.serdes import Serde, arrays
+from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import begins_of, bisect, places_of
 
@@ -100,25 +100,23 @@ class Sessions:
         retention: int,
         horizon: int,
         final: bool,
-        column: str = "value",
     ) -> Sessions:
-        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before.
-
-        ``column``: that of the aggregates.
-        """
+        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before."""
         firsts = np.flatnonzero(groups.begins)
         earliest = np.minimum.reduceat(groups.rows.ts, firsts) - windows.size
         latest = np.maximum.reduceat(groups.rows.ts, firsts) + windows.size
         low = np.maximum(earliest, horizon)
         group, columns = rows_within(view, groups.hashes, groups.keys, low, np.full(len(low), _FOREVER))
         near = np.flatnonzero(columns["start"] <= latest[group])
-        values = Values(serde, wire=columns[column]).take(near)
-        starts, ends = np.asarray(columns["start"])[near], np.asarray(columns["s"])[near]
-        return cls(windows, retention, final, groups, Held(group[near], starts, ends, ends, values), serde)
+        columns = take_all(columns, near)
+        ends = np.asarray(columns["s"])
+        values, states = Values(serde, wire=columns["value"]), columns.get(STATE)
+        held = Held(group[near], np.asarray(columns["start"]), ends, ends, values, states)
+        return cls(windows, retention, final, groups, held, serde)
 
     def update(self, steps: Steps, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
-        aggregates = steps.read(self.held.values)
+        aggregates = steps.read(self.held)
         found = None if every or steps.by_record else self._found(steps)
         in_turn = np.arange(len(self.groups.hashes)) if found is None else found.in_turn
         if found is not None and not len(in_turn):
@@ -220,10 +218,11 @@ class Sessions:
         last = found.elements[lasts]
         starts, ends = np.minimum.reduceat(found.starts, firsts), np.maximum.reduceat(found.ends, firsts)
         same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
-        made = self._changes(last, starts, ends, steps.folded(found.elements, found.begins))
-        gone = self._changes(
-            last[into], held.starts[swallowed], held.ends[swallowed], nulls(len(swallowed), self.serde)
-        )
+        folded = steps.folded(found.elements, found.begins)
+        made = self._changes(last, starts, ends, folded)
+        nothing = {name: arrays.null_rows(len(swallowed)) for name in folded.extra}
+        none = Made(nulls(len(swallowed), self.serde), nothing)
+        gone = self._changes(last[into], held.starts[swallowed], held.ends[swallowed], none)
         if want_old:
             old = np.full(len(firsts), -1)
             old[into[same]] = swallowed[same]
@@ -235,10 +234,10 @@ class Sessions:
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
         return Moved(_in_order(gone.take(lost), made), None, 0, failures, repeated)
 
-    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, values: Values) -> Changes:
-        made = replace(self.groups.rows, extra={}).take(rows)
-        extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends}
-        return replace(made, value=values, ts=ends, old=None, extra=extra)
+    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Made) -> Changes:
+        changes = replace(self.groups.rows, extra={}).take(rows)
+        extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends, **made.extra}
+        return replace(changes, value=made.values, ts=ends, old=None, extra=extra)
 
     def _in_order_only(self, number: np.ndarray) -> np.ndarray:
         """The keys whose records have to be taken in order of arrival."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -86,15 +87,27 @@ NOW = "now"
 """Extra column: the stream time with a record."""
 
 
+STATE = "state"
+"""Extra column: what a store keeps of an aggregate beside its value."""
+
+
+class Made(NamedTuple):
+    """Aggregates as a column, and the extra columns that the store keeps beside them."""
+
+    values: Values
+    extra: Mapping[str, Column] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Windows of the store. ``group``: the number of the key of each."""
+    """Windows of the store. ``group``: the number of the key of each; ``states``: the column `STATE`, if any."""
 
     group: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
     ts: np.ndarray
     values: Values
+    states: Column | None
 
     def numbers(self) -> dict[Window, int]:
         """The number of each window: by key, start and end."""
@@ -188,10 +201,10 @@ class Log:
         row, group, start, end, ts = (
             np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
-        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end}
-        made = replace(groups.rows, extra={}).take(row)
-        value = steps.values([one.aggregate for one in notes])
-        return replace(made, value=value, ts=ts, old=None, extra=extra)
+        made = steps.values([one.aggregate for one in notes])
+        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end, **made.extra}
+        changes = replace(groups.rows, extra={}).take(row)
+        return replace(changes, value=made.values, ts=ts, old=None, extra=extra)
 
 
 def _numbers(found: Iterable[int]) -> np.ndarray:
@@ -221,7 +234,7 @@ class Steps(Protocol):
     @property
     def in_order(self) -> bool: ...
 
-    def read(self, values: Values) -> list[Any]:
+    def read(self, held: Held) -> list[Any]:
         """Aggregates of the store; called before all else."""
 
     def add(self, row: int, aggregate: Any) -> Any:
@@ -233,10 +246,10 @@ class Steps(Protocol):
     def copy(self, aggregate: Any) -> Any:
         """A copy of the aggregate: a later `add` does not change it."""
 
-    def values(self, aggregates: list[Any]) -> Values:
-        """Aggregates as a column."""
+    def values(self, aggregates: list[Any]) -> Made:
+        """Aggregates as columns."""
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Values:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         """The aggregates of all that sessions have; called unless `by_record`.
 
         ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;
