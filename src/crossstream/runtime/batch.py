@@ -228,6 +228,11 @@ class Settings:
     read_rows: int = 65_536
     chunk_rows: int = 65_536
 
+    @property
+    def skips(self) -> bool:
+        """Whether rows that a user's function fails on do not stop the application."""
+        return self.processing.action != "fail"
+
 
 def policy_of(setting: OnError) -> Policy:
     """The policy that ``"fail"``, ``"skip"`` or a `DeadLetter` stands for."""

@@ -19,7 +19,7 @@ import polars as pl
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.operators.aggregate.columns import PartKey, Parts, beyond
-from crossstream.operators.aggregate.parts import INT64, Rows, State, WholeSum, whole
+from crossstream.operators.aggregate.parts import Rows, State, WholeSum
 from crossstream.operators.aggregate.windows import STATE, Held, Made
 from crossstream.serdes import arrays
 from crossstream.serdes.json_plain import SchemaJson
@@ -44,6 +44,15 @@ class Contents(NamedTuple):
     totals: tuple[int, ...]
 
 
+class LargeSum(NamedTuple):
+    """A sum that may leave 64 bits: the number of each row and of each aggregate of the store, and its bounds."""
+
+    rows: list[int]
+    held: list[int]
+    least: int
+    most: int
+
+
 @dataclass(slots=True)
 class ContentSteps:
     """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none."""
@@ -53,8 +62,7 @@ class ContentSteps:
     failures: Sequence[Failure]
     _held: States = field(default_factory=dict)
     _failed: Mapping[int, Failure] = field(default_factory=dict)
-    _sums: Sequence[tuple[list[int], list[int]]] = ()
-    """The numbers that are added up, of rows and of aggregates of the store, for each sum that may leave 64 bits."""
+    _sums: Sequence[LargeSum] = ()
 
     @property
     def by_record(self) -> bool:
@@ -71,7 +79,8 @@ class ContentSteps:
         self._held = self._unpacked(held.states)
         self._failed = {failure.row: failure for failure in self.failures}
         self._sums = list(self._large_sums())
-        totals = zip(*(held for _, held in self._sums), strict=True) if self._sums else [()] * len(held.group)
+        large = bool(self._sums)
+        totals = zip(*(one.held for one in self._sums), strict=True) if large else [()] * len(held.group)
         return [Contents([-1 - number], 1, one) for number, one in enumerate(totals)]
 
     def add(self, row: int, aggregate: Contents | None) -> Contents:
@@ -81,7 +90,7 @@ class ContentSteps:
             aggregate = Contents([], 0, (0,) * len(self._sums))
         elements, length, totals = aggregate
         if self._sums:
-            added = tuple(numbers[row] for numbers, _ in self._sums)
+            added = tuple(one.rows[row] for one in self._sums)
             totals = self._total(totals, added)
         return self._longer(elements, length, [row], totals)
 
@@ -104,17 +113,19 @@ class ContentSteps:
 
     def _total(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
         made = tuple(one + other for one, other in zip(left, right, strict=True))
-        if any(not INT64.min <= total <= INT64.max for total in made):
-            raise beyond()
+        for total, one in zip(made, self._sums, strict=True):
+            if not one.least <= total <= one.most:
+                raise beyond()
         return made
 
-    def _large_sums(self) -> Iterator[tuple[list[int], list[int]]]:
+    def _large_sums(self) -> Iterator[LargeSum]:
         states = self.parts.states(self._held)
         for key, part in self.parts.parts.items():
             if isinstance(part, WholeSum) and key[1] is not None:
-                numbers, held = whole(self.items[key[1]]), np.asarray(states[key][0])
-                if sum(np.abs(one.astype(np.float64)).sum() for one in (numbers, held)) >= INT64.max / 2:
-                    yield numbers.tolist(), held.tolist()
+                numbers, held = part.numbers(self.items[key[1]]), part.of_bits(states[key][0])
+                limits = np.iinfo(numbers.dtype)
+                if sum(np.abs(one.astype(np.float64)).sum() for one in (numbers, held)) >= limits.max / 2:
+                    yield LargeSum(numbers.tolist(), held.tolist(), int(limits.min), int(limits.max))
 
     # -- in columns ------------------------------------------------------------------------------------
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
+from crossstream.errors import SerdeError
 from crossstream.operators.aggregate.columns import Columns
 from crossstream.operators.aggregate.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
+from crossstream.operators.aggregate.refused import RefusedRows
 from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
@@ -91,53 +94,101 @@ class Calls:
     """The user's functions. ``adders``: one for each grouped stream; ``initializer`` None: the first value begins.
 
     A function that returns None deletes the aggregate; the next row begins a new one. A row that has nothing to be
-    taken from is passed over. A row that a function fails on changes nothing.
+    taken from is passed over. A row that a function fails on, or whose aggregate the store's serde refuses, changes
+    nothing. ``skips``: such rows do not stop the application; ``refused``: those of a table that were not added.
     """
 
     serde: Serde
     adders: Sequence[Function]
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
+    skips: bool = False
+    refused: RefusedRows | None = None
 
     def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+        if self.refused is None or not self.refused.begin():
+            folded = self._folded(rows, begins, before, every, written=False)
+            if not self.skips or not (folded.failures or self._refuses(folded.values)):
+                return folded
+        return self._folded(rows, begins, before, every, written=True)
+
+    def _refuses(self, values: Values) -> bool:
+        try:
+            values.wire(self.serde)
+        except SerdeError:
+            return True
+        return False
+
+    def _folded(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool, written: bool) -> Folded:
+        """``written``: each aggregate is written at once, so that a row which fails leaves the one before it.
+
+        A function may have changed an aggregate in place before it failed, or the serde refuses it.
+        """
         functions = [*self.adders, *([] if self.subtractor is None else [self.subtractor])]
         needs_key = any(function.with_key for function in functions)
         keys = rows.key.objects() if needs_key else [None] * rows.rows
         values = rows.value.own_objects()
         function_of = self.functions(rows)
+        refused = self.refused if written else None
+        row_keys = [b""] * rows.rows if refused is None else refused.keys(rows)
         aggregates, times = before.values.own_objects(), before.ts.tolist()
+        stored = before.values.wire(self.serde).to_pylist() if written else []
         starts, triggers = begins.tolist(), list(zip(rows.major.tolist(), rows.minor.tolist(), strict=True))
         picked: list[int] = []
         results: list[Any] = []
         ts: list[int] = []
         failures: list[Failure] = []
-        group, aggregate, newest, last_trigger = -1, None, -1, None
+        group, aggregate, newest, last_trigger, wire = -1, None, -1, None, None
         good = False
         for row, (value, time) in enumerate(zip(values, rows.ts.tolist(), strict=True)):
             if starts[row]:
                 group += 1
                 aggregate, newest, good = aggregates[group], times[group], False
                 newest = newest if aggregate is not None else -1
+                wire = stored[group] if written else None
             elif aggregate is None and triggers[row] != last_trigger:
                 newest = -1
             last_trigger = triggers[row]
             function = function_of[row]
+            if refused is not None and function is self.subtractor and refused.passes((group, row_keys[row])):
+                continue
             try:
                 made = self.applied(function, keys[row], aggregate, value)
+                result = self._kept(made, written) if every or written else made
             except BaseException as error:
-                failures.append(Failure(row, raised(error), function.role))
+                failures.append(Failure(row, _cause(error), function.role))
                 if isinstance(error, KeyboardInterrupt):
                     break
+                if written:
+                    aggregate = None if wire is None else self.serde.deserialize(wire)
+                if refused is not None and function is not self.subtractor:
+                    refused.add((group, row_keys[row]))
                 continue
-            aggregate, newest = made, max(newest, time)
+            aggregate, newest, wire = made, max(newest, time), result
             if good and not every:  # the last result of a group replaces those before
-                picked[-1], results[-1], ts[-1] = row, aggregate, newest
+                picked[-1], results[-1], ts[-1] = row, result, newest
             else:
                 picked.append(row)
-                results.append(self.frozen(aggregate) if every else aggregate)
+                results.append(result)
                 ts.append(newest)
             good = True
-        return Folded(np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures)
+        made_values = (
+            Values(self.serde, wire=pa.array(results, pa.large_binary()))
+            if written
+            else Values(objects=results)
+        )
+        if refused is not None:
+            refused.put()
+        return Folded(np.array(picked, np.int64), made_values, np.array(ts, np.int64), failures)
+
+    def _kept(self, aggregate: Any, written: bool) -> Any:
+        """An aggregate that the function cannot change any more, or its bytes. Raises `_Refusal`."""
+        try:
+            if not written:
+                return self.frozen(aggregate)
+            return None if aggregate is None else calls.serialize(self.serde, aggregate)
+        except SerdeError as error:
+            raise _Refusal(error) from None
 
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         return CallSteps(self, merger, rows)
@@ -166,6 +217,18 @@ class Calls:
         if aggregate is None or isinstance(aggregate, str | int | float | bytes | bool):
             return aggregate
         return self.serde.deserialize(calls.serialize(self.serde, aggregate))
+
+
+class _Refusal(Exception):
+    """The store's serde refuses an aggregate: no error that the user's function raised."""
+
+    def __init__(self, error: SerdeError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.error if isinstance(error, _Refusal) else raised(error)
 
 
 class CallSteps:

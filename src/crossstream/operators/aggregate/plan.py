@@ -12,9 +12,17 @@ from crossstream.operators.aggregate.columns import Parts
 from crossstream.operators.aggregate.folds import PACKED
 from crossstream.operators.aggregate.windows import retention_of
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
+from crossstream.planning.plan import (
+    GROUP_ROWS,
+    KEY_VALUE,
+    REFUSED_ROWS,
+    SESSIONS,
+    WINDOWED,
+    StoreDef,
+    aggregates,
+)
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json_plain import Kept, SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.sorted_run import Layout
 
@@ -31,6 +39,10 @@ def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
             output=node.name,
             row_keys=any(
                 isinstance(child, Aggregate) and _keeps_rows(builder, child)
+                for child in builder.topology.children(node.name)
+            ),
+            row_keys_to_skip=any(
+                isinstance(child, Aggregate) and child.subtractor is not None
                 for child in builder.topology.children(node.name)
             ),
         )
@@ -76,6 +88,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         changelog=changelog,
         null_key_reasons=tuple(builder.null_key_reason(node, side) for side in range(len(flows))),
         rows=_rows_store(builder, node, number),
+        refused=_refused_store(builder, node, number),
     )
     builder.steps.append(step)
     if changelog is not None:
@@ -87,7 +100,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         builder.tables[node.name, number, None] = MaterializeStep(
             node=node.name,
             round=number,
-            inputs=step.inputs,
+            inputs=(changelog or made.name,),
             output=step.output,
             store=store.name,
             old=step.old,
@@ -115,3 +128,9 @@ def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | Non
         return None
     fields = pl.Struct({str(n): dtype for n, dtype in enumerate(node.columns.field_types)})
     return builder.own_store(node, "rows", GROUP_ROWS, number, node.group_key, SchemaJson(fields)).name
+
+
+def _refused_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | None:
+    if node.subtractor is None:
+        return None
+    return builder.own_store(node, "refused", REFUSED_ROWS, number, node.group_key, Kept()).name

@@ -28,7 +28,9 @@ from crossstream.operators.aggregate.kernel import (
     put,
     update,
     windows_from,
+    with_old,
 )
+from crossstream.operators.aggregate.refused import NOT_ADDED, RefusedRows
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
@@ -65,7 +67,8 @@ class GroupTableRunner(Runner):
         self.task.report.count_in(self.step.node, changes.rows)
         assert changes.old is not None, "the table was planned to give old rows"
         parts = []
-        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
+        wanted = self.step.row_keys or (self.step.row_keys_to_skip and self.task.settings.skips)
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if wanted else {}
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
@@ -182,19 +185,22 @@ class AggregateRunner(Runner):
         groups = Groups.of(changes, self.task.batch.bits)
         serde = store.definition.value
         before = look_up(store.view, groups, serde)
-        made = update(
-            groups,
-            before,
-            self._fold(node, store, groups),
-            want_old=self.step.old,
-            every=self.step.changelog is not None,
-        )
+        every = self.step.changelog is not None
+        refused = self._refused_rows(groups)
+        made = update(groups, before, self._fold(node, store, groups, refused), every=every)
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+        if refused is not None and refused.passed:
+            self.task.report.count_dropped(node.name, {NOT_ADDED: refused.passed})
+
+        def stored(changes: Changes) -> Changes:
+            kept = self.as_stored(changes, serde)
+            return with_old(kept, before) if self.step.old else kept
+
+        net = stored(made.net)
         if net.rows:
             put(store.view, net, groups.hashes[net.extra[GROUP]])
-            every = None if made.every is None else self.as_stored(in_order(made.every), serde)
-            yield from self._changed(node, net.rows, in_order(net), every)
+            changelog = None if made.every is None else in_order(stored(made.every))
+            yield from self._changed(node, net.rows, in_order(net), changelog)
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
@@ -251,21 +257,32 @@ class AggregateRunner(Runner):
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
 
-    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
+    def _fold(
+        self, node: graph.Aggregate, store: OpenStore, groups: Groups, refused: RefusedRows | None
+    ) -> Fold:
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._of_functions(node, store)
+        return self._of_functions(node, store, refused)
 
     def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
         if node.columns is not None:
             return Packed(Columns(Parts.of(node.columns)))
-        return self._of_functions(node, store)
+        return self._of_functions(node, store, None)
 
-    def _of_functions(self, node: graph.Aggregate, store: OpenStore) -> Count | Calls:
+    def _of_functions(
+        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
+    ) -> Count | Calls:
         serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
-        return Calls(serde, node.adders, node.subtractor, node.initializer)
+        skips = self.task.settings.skips
+        return Calls(serde, node.adders, node.subtractor, node.initializer, skips, refused)
+
+    def _refused_rows(self, groups: Groups) -> RefusedRows | None:
+        """The rows of a table that its adder refused, where bad records are skipped."""
+        if self.step.refused is None or not self.task.settings.skips:
+            return None
+        return RefusedRows(self.task.stores(self.step.refused).view, groups, self.task.batch.bits)
 
     def _group_rows(self, groups: Groups) -> GroupRows | None:
         """The rows of the groups of a table, if they are kept."""

@@ -24,6 +24,8 @@ AGGREGATES = {
     "collect": agg.collect("s"),
     "collect_set": agg.collect_set("x"),
     "approx_distinct": agg.approx_distinct("x"),
+    "count_distinct": agg.count_distinct("x"),
+    "top": agg.top(2, by="x", field="s"),
 }
 WINDOWS = {
     "session": cs.SessionWindows(gap=3, grace=20),
