@@ -73,8 +73,10 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     """How long (ms) after its position the store keeps a window, at least; None: for good. Source: KIP-328."""
     if windows.kind == "unlimited":
         return None
-    sizes = 2 if windows.kind == "sliding" else 1
-    return max(asked or 0, sizes * windows.size + windows.grace)
+    if windows.kind != "sliding":
+        return max(asked or 0, windows.size + windows.grace)
+    # Twice the size has all open windows, except where the size is 0: Kafka stops at the first record of such windows.
+    return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
 
 
 Window = tuple[int, int, int]
