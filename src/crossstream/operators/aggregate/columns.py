@@ -121,7 +121,7 @@ class Parts:
         try:
             states = {key: part.merged(one[key], other[key]) for key, part in self.parts.items()}
         except OverflowError:
-            raise _beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
+            raise beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
         results = {key: part.result(states[key]) for key, part in self.parts.items()}
         return self.visible(results), self.columns(states)
 
@@ -160,7 +160,7 @@ class Columns:
 
     def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
         assert isinstance(before, Kept), "the state is kept beside the value"
-        items, failures = self._fields(rows)
+        items, failures = self.items(rows)
         good = np.ones(rows.rows, bool)
         good[[failure.row for failure in failures]] = False
         group, groups, held = np.cumsum(begins) - 1, np.arange(len(before.ts)), before
@@ -176,7 +176,7 @@ class Columns:
             wrong = self._beyond(fields, mine, states)
             if not len(wrong):
                 break
-            failures += [Failure(int(row), _beyond(), BEYOND) for row in at[wrong]]
+            failures += [Failure(int(row), beyond(), BEYOND) for row in at[wrong]]
             good[at[wrong]] = False
         if not len(at):
             return Folded(at, Values(objects=[]), at, failures)
@@ -185,7 +185,7 @@ class Columns:
             for key, part in self.parts.parts.items():
                 results[key], after[key] = self._run(key, part, fields, mine, states[key])
         except OverflowError:
-            raise _beyond("a sum of Decimals has more than 38 digits") from None
+            raise beyond("a sum of Decimals has more than 38 digits") from None
         if self.kept is not None:
             self._read_again(rows.take(at), there, fields, mine, states, results, after)
         picked = at[mine.picked]
@@ -200,7 +200,7 @@ class Columns:
             picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after)
         )
 
-    def _fields(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
+    def items(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
         """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures; −0.0 is 0.0."""
         found, failures = [], {}
         for function in self.parts.aggregates.fields:
@@ -368,7 +368,8 @@ def _finite(series: pl.Series) -> pl.Series:
     return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
 
 
-def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+def beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+    """The error of a sum that has no room for its result."""
     return ProcessingError(
         what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,28 +13,31 @@ import pyarrow as pa
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, concat_values, nulls
+from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 from crossstream.operators.aggregate.columns import Columns
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, times_after
+from crossstream.operators.aggregate.contents import ContentSteps
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
 from crossstream.operators.aggregate.refused import RefusedRows
-from crossstream.operators.aggregate.windows import MovingFold, Steps
+from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.operators.table.kernel import Rows
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_plain import SchemaJson
-from crossstream.storage.columns import Column, concat, take
-from crossstream.storage.sorted_run import places_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CountSteps:
     """Counts rows."""
 
     serde: Serde
+    failures: Sequence[Failure] = ()
+    by_record: bool = False
+    in_order: bool = False
+    _held: Sequence[int] = ()
 
-    def read(self, values: Values) -> list[Any]:
-        return values.objects()
+    def read(self, held: Held) -> list[Any]:
+        self._held = held.values.objects()
+        return list(self._held)
 
     def add(self, row: int, aggregate: Any) -> Any:
         return (aggregate or 0) + 1
@@ -45,10 +48,15 @@ class CountSteps:
     def copy(self, aggregate: Any) -> Any:
         return aggregate
 
-    def values(self, aggregates: list[Any]) -> Values:
+    def values(self, aggregates: list[Any]) -> Made:
         if self.serde.dtype is None:
-            return Values(objects=aggregates)
-        return Values(series=pl.Series(aggregates, dtype=pl.Int64))
+            return Made(Values(objects=aggregates))
+        return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        counts = np.ones(len(elements), np.int64)
+        counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
+        return self.values(np.add.reduceat(counts, np.flatnonzero(begins)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +79,6 @@ class Count:
             else Values(objects=total[picked].tolist())
         )
         return Folded(picked, made, times_after(rows.ts, begins, before, every))
-
-    @property
-    def by_record(self) -> bool:
-        return False
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        starts = np.flatnonzero(begins)
-        counts = np.add.reduceat(self._counts(before.values), starts)
-        made = Values(series=pl.Series(counts)) if self.serde.dtype else Values(objects=counts.tolist())
-        return Rows(np.ones(len(starts), bool), made, np.maximum.reduceat(before.ts, starts))
 
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         return CountSteps(self.serde)
@@ -192,13 +190,6 @@ class Calls:
         except SerdeError as error:
             raise _Refusal(error) from None
 
-    @property
-    def by_record(self) -> bool:
-        return True
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        raise AssertionError("functions merge one record at a time")
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         return CallSteps(self, merger, rows)
 
@@ -244,6 +235,9 @@ class CallSteps:
     """Calls the user's functions. Merging begins with the initializer's aggregate, as in Kafka."""
 
     __slots__ = ("_calls", "_functions", "_keys", "_merger", "_values")
+    failures: Sequence[Failure] = ()
+    by_record = True
+    in_order = True
 
     def __init__(self, calls: Calls, merger: Function | None, rows: Changes) -> None:
         self._calls, self._merger = calls, merger
@@ -252,8 +246,8 @@ class CallSteps:
         self._keys = rows.key.objects() if needs_key else [None] * rows.rows
         self._values = rows.value.own_objects()
 
-    def read(self, values: Values) -> list[Any]:
-        return values.own_objects()
+    def read(self, held: Held) -> list[Any]:
+        return held.values.own_objects()
 
     def add(self, row: int, aggregate: Any) -> Any:
         return self._calls.applied(self._functions[row], self._keys[row], aggregate, self._values[row])
@@ -273,121 +267,23 @@ class CallSteps:
     def copy(self, aggregate: Any) -> Any:
         return self._calls.frozen(aggregate)
 
-    def values(self, aggregates: list[Any]) -> Values:
-        return Values(objects=aggregates)
+    def values(self, aggregates: list[Any]) -> Made:
+        return Made(Values(objects=aggregates))
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        raise AssertionError("functions take one record at a time")
 
 
-@dataclass(frozen=True, slots=True)
-class FoldSteps:
-    """Applies a columnar fold to one row at a time; an aggregate is a column with one value."""
-
-    fold: MovingFold
-    serde: Serde
-    rows: Changes
-
-    def read(self, values: Values) -> list[Any]:
-        return [values.slice(row, row + 1) for row in range(len(values.missing()))]
-
-    def add(self, row: int, aggregate: Any) -> Any:
-        before = self._rows([] if aggregate is None else [aggregate])
-        folded = self.fold.fold(self.rows.slice(row, row + 1), np.ones(1, bool), before, False)
-        if folded.failures:
-            raise folded.failures[0].error
-        return folded.values
-
-    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        begins = np.arange(len(aggregates)) == 0
-        return self.fold.merge(self._rows(aggregates), begins).values
-
-    def copy(self, aggregate: Any) -> Any:
-        return aggregate
-
-    def values(self, aggregates: list[Any]) -> Values:
-        return concat_values([nulls(1, self.serde) if one is None else one for one in aggregates])
-
-    def _rows(self, aggregates: Sequence[Any]) -> Rows:
-        if not aggregates:
-            return Rows(np.zeros(1, bool), nulls(1, self.serde), np.zeros(1, np.int64))
-        number = len(aggregates)
-        return Rows(np.ones(number, bool), concat_values(aggregates), np.zeros(number, np.int64))
-
-
-STATE = "state"
 PACKED = ((STATE, "bytes"),)
 """The column of the state, as in a `Layout`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A `Fold` of states; they are JSON with the columns of `Parts.layout`."""
+    """Built-in aggregates of moving windows. A state is JSON with the columns of `Parts.layout`."""
 
     columns: Columns
 
-    @property
-    def serde(self) -> SchemaJson:
-        """The serde of the states."""
-        types = {"int64": pl.Int64(), "bytes": pl.Binary()}
-        return SchemaJson(pl.Struct({name: types[kind] for name, kind in self.columns.parts.layout}))
-
-    @property
-    def by_record(self) -> bool:
-        return self.columns.parts.aggregates.in_order
-
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
-        assert not every, "records are applied one after the other where each has a result"
-        state = self._unpacked(before.values)
-        folded = self.columns.fold(
-            rows, begins, Kept(before.present, before.values, before.ts, state=state), every
-        )
-        values = self._packed(folded.state, len(folded.rows)) if len(folded.rows) else nulls(0, self.serde)
-        return replace(folded, values=values, state={})
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        starts = np.flatnonzero(begins)
-        lengths = np.diff(starts, append=len(begins))
-        columns = self._unpacked(before.values)
-        state = {name: take(column, starts) for name, column in columns.items()}
-        for nth in range(1, int(lengths.max(initial=0))):
-            longer = np.flatnonzero(lengths > nth)
-            one = {name: take(column, longer) for name, column in state.items()}
-            other = {name: take(column, starts[longer] + nth) for name, column in columns.items()}
-            merged = self.columns.parts.merged(one, other)[1]
-            rows = np.arange(len(starts))
-            rows[longer] = len(starts) + np.arange(len(longer))
-            state = {name: take(concat([column, merged[name]]), rows) for name, column in state.items()}
-        made = self._packed(state, len(starts))
-        return Rows(np.ones(len(starts), bool), made, np.maximum.reduceat(before.ts, starts))
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        return FoldSteps(self, self.serde, rows)
-
-    def visible(self, states: Values) -> Values:
-        """What readers of the table see; null for null."""
-        parts, there = self.columns.parts, np.flatnonzero(~states.missing())
-        state = parts.states(self._unpacked(states.take(there)))
-        shown = parts.visible({key: part.result(state[key]) for key, part in parts.parts.items()})
-        made = Values(SchemaJson(parts.aggregates.dtype), series=shown)
-        return made.take(places_of(there, states.rows))
-
-    def shown(self, changes: Changes) -> Changes:
-        """The changes with visible values, and their states beside them."""
-        if not changes.rows:
-            return replace(changes, value=nulls(0, self.serde))
-        old = None if changes.old is None else self.visible(changes.old)
-        extra = {**changes.extra, STATE: changes.value.wire(self.serde)}
-        return replace(changes, value=self.visible(changes.value), old=old, extra=extra)
-
-    def _packed(self, state: Mapping[str, Column], rows: int) -> Values:
-        return Values(
-            self.serde, series=arrays.struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
-        )
-
-    def _unpacked(self, values: Values) -> dict[str, Column]:
-        """The state columns; those of nothing for null."""
-        found = values.series().struct
-        return {
-            name: found.field(name).fill_null(0).to_numpy()
-            if kind == "int64"
-            else found.field(name).to_arrow().cast(arrays.LARGE_BINARY)
-            for name, kind in self.columns.parts.layout
-        }
+        items, failures = self.columns.items(rows)
+        return ContentSteps(self.columns.parts, items, failures)

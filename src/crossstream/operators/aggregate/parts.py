@@ -105,13 +105,13 @@ class WholeSum:
 
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
-        numbers = self._numbers(items).view(np.int64)
+        numbers = self.numbers(items).view(np.int64)
         total = rows.so_far(numbers * (1 if rows.signs is None else rows.signs), before[0])
         return self.result([total[rows.picked]]), [total[rows.ends]]
 
     def beyond(self, items: pl.Series, rows: Rows, before: State) -> np.ndarray:
         """The rows after which the sum of a group is first beyond 64 bits."""
-        numbers, held = self._numbers(items), self._of_bits(before[0])
+        numbers, held = self.numbers(items), self.of_bits(before[0])
         limits = np.iinfo(numbers.dtype)
         if _reach(held) + _reach(numbers) * len(numbers) <= limits.max:
             return np.empty(0, np.int64)
@@ -122,22 +122,24 @@ class WholeSum:
         return wrong[np.unique(rows.group[wrong], return_index=True)[1]]
 
     def result(self, state: State) -> pl.Series:
-        return pl.Series(self._of_bits(state[0]))
+        return pl.Series(self.of_bits(state[0]))
 
     def merged(self, left: State, right: State) -> State:
         total = left[0] + right[0]
         if self.signed:
             wrapped = ((left[0] ^ total) & (right[0] ^ total)) < 0
         else:
-            wrapped = self._of_bits(total) < self._of_bits(left[0])
+            wrapped = self.of_bits(total) < self.of_bits(left[0])
         if wrapped.any():
             raise OverflowError("a sum is beyond 64 bits")
         return [total]
 
-    def _numbers(self, items: pl.Series) -> np.ndarray:
+    def numbers(self, items: pl.Series) -> np.ndarray:
+        """What is added; null is 0."""
         return items.cast(pl.Int64() if self.signed else pl.UInt64()).fill_null(0).to_numpy()
 
-    def _of_bits(self, state: Column) -> np.ndarray:
+    def of_bits(self, state: Column) -> np.ndarray:
+        """The sums of a state column."""
         bits = np.asarray(state)
         return bits if self.signed else bits.view(np.uint64)
 

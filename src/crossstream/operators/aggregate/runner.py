@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
+from crossstream.operators.aggregate.folds import Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -209,10 +209,8 @@ class AggregateRunner(Runner):
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
-        fold, every = self._moving_fold(node, store), self.step.changelog is not None
-        packed = fold if isinstance(fold, Packed) else None
-        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
-        steps = fold.steps(groups.rows, node.merger)
+        every = self.step.changelog is not None
+        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
@@ -224,12 +222,11 @@ class AggregateRunner(Runner):
                 retention=shown,
                 horizon=store.horizon,
                 final=node.emit_final,
-                column=column,
             )
-            made = found.update(fold, steps, every=every, want_old=self.step.old)
+            made = found.update(steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
             newest = max(store.horizon + shown, -1)
             sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
             sliding.run()
@@ -237,18 +234,13 @@ class AggregateRunner(Runner):
             store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late})
         self._report_failures(node, groups, made.failures)
-        serde = store.definition.value
-
-        def stored(moved: Changes) -> Changes:
-            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
-
-        net = stored(made.net)
+        net = self.as_stored(made.net, serde)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
-            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
-            yield from self._changed(
-                node, net.rows, emitted, None if made.every is None else stored(made.every)
-            )
+            repeated = made.repeated if self.step.repeats else None
+            emitted = net if repeated is None else self.as_stored(repeated, serde)
+            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
         """Emits the changes of the table, unless windows come out when they close."""
@@ -270,14 +262,17 @@ class AggregateRunner(Runner):
     ) -> Fold:
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._moving_fold(node, store, refused)
+        return self._of_functions(node, store, refused)
 
-    def _moving_fold(
-        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None = None
-    ) -> MovingFold:
-        serde = store.definition.value
+    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
         if node.columns is not None:
             return Packed(Columns(Parts.of(node.columns)))
+        return self._of_functions(node, store, None)
+
+    def _of_functions(
+        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
+    ) -> Count | Calls:
+        serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
         skips = self.task.settings.skips
