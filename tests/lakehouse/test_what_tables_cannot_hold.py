@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg import transforms
@@ -139,6 +140,18 @@ def test_a_column_without_a_name(lake: Lake) -> None:
     with pytest.raises(cs.SerdeError) as caught:
         topology(lake, TEXT, serdes.json({"": pl.String}))
     assert caught.value.code == "CS-404"
+
+
+def test_partitions_of_a_table_of_others_are_named(delta: Lake) -> None:
+    """Else a text that is no partition would be found when it is written."""
+    columns = pa.schema([("key", pa.string()), ("p", pa.string()), ("n", pa.int64())])
+    DeltaTable.create(delta.path("t"), columns, partition_by=["p", "n"])
+    with pytest.raises(cs.SinkError) as caught:
+        cs.TopologyTestDriver(topology(delta, TEXT, valued(pl.String)))
+    assert (caught.value.code, "partition_by=('p',)" in str(caught.value.next)) == ("CS-654", True)
+    built = topology(delta, TEXT, valued(pl.String), partition_by="p")
+    write(built, TEXT, valued(pl.String), [("a", {"p": "x", "n": 1}), ("b", {"p": "", "n": 1})], "skip")
+    assert rows_of(delta, "t") == [{"key": "a", "p": "x", "n": 1}]
 
 
 ANY_TEXT = st.text(max_size=100) | st.sampled_from(
