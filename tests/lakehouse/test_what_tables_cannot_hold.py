@@ -136,6 +136,16 @@ def test_partitions_of_a_column_twice_or_of_all_columns(names: tuple[str, ...], 
     assert caught.value.code == "CS-101"
 
 
+def test_a_key_with_a_list(lake: Lake) -> None:
+    """A stream may have one: its rows are not looked for."""
+    key = serdes.json({"k": pl.List(pl.Int64), "n": pl.Int64})
+    with pytest.raises(cs.SerdeError) as caught:
+        topology(lake, key, NUMBER)
+    assert (caught.value.code, "'k'" in caught.value.what) == ("CS-404", True)
+    write(topology(lake, key, NUMBER, "stream"), key, NUMBER, [({"k": [1], "n": 2}, 3)])
+    assert rows_of(lake, "t") == [{"k": [1], "n": 2, "value": 3}]
+
+
 def test_a_column_without_a_name(lake: Lake) -> None:
     with pytest.raises(cs.SerdeError) as caught:
         topology(lake, TEXT, serdes.json({"": pl.String}))

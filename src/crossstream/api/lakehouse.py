@@ -197,6 +197,11 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
     assert value.dtype is not None
     try:
         layout = layout_of(settings["form"], key.dtype, value.dtype, settings["keys"], settings["timestamp"])
+        lists = [name for name in layout.keys if pa.types.is_nested(layout.schema.field(name).type)]
+        if lists and settings["upserts"]:
+            raise NoSuchColumn(
+                f"a table is written by its key, and {lists[0]!r} is a list, which is not compared"
+            )
     except NoSuchColumn as error:
         if "two columns" in str(error) or "names are given" in str(error):
             raise _wrong(operator, str(error), 'name the columns: key="order_id", timestamp="ts"') from None
