@@ -270,7 +270,7 @@ def test_keys_that_differ_in_bytes_alone_are_one_key(lake: Lake) -> None:
     """0.0 and -0.0, and two texts of one JSON object, in one batch and over several: the last one counts."""
     for rows in ([(0.0, 1), (-0.0, 2), (math.nan, 3), (math.nan, 4)], [(0.0, 5)], [(math.nan, None)]):
         write(topology(lake, serdes.float64(), NUMBER), serdes.float64(), NUMBER, rows)
-    assert rows_of(lake, "t") == [{"key": 0.0, "value": 5}]
+    assert repr(rows_of(lake, "t")) == repr([{"key": 0.0, "value": 5}])
 
 
 def test_two_texts_of_one_json_key_are_one_key(lake: Lake) -> None:
