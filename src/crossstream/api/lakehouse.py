@@ -50,12 +50,17 @@ class WrittenToTables(Previewed):
         key that is a struct, which keep their own names without it; of a stream ``key=None`` leaves the key out. A name
         that is a field of the value, too, is one column: that field is the key.
         ``timestamp``: a name for a column of timestamps. ``schema_mode="merge"`` adds columns that the table does not
-        have. ``partition_by``: columns, of a table that is created. ``storage_options``: those of ``deltalake``.
+        have. ``partition_by``: columns of a table that is created; of one that is there, those of text or decimals.
+        ``storage_options``: those of ``deltalake``.
 
         A batch is one commit of the table, which has its number: a batch that comes again after a crash is skipped.
+        A value that the table cannot hold, such as an empty text in a partition, is a bad record (CS-654), for
+        ``processing_errors``.
+
         Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
-        valid, `SerdeError` CS-404 for types that Delta does not have, `ConfigError` CS-201 without ``deltalake``. At
-        the start `SinkError`: CS-654 for a table with other columns or another key, CS-665 if it cannot be opened.
+        valid, and for partitions of floats, bytes, lists or structs, `SerdeError` CS-404 for types that Delta does not
+        have, `ConfigError` CS-201 without ``deltalake``. At the start `SinkError`: CS-654 for a table with other
+        columns, another key, or partitions to name, CS-665 if it cannot be opened.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -192,6 +197,11 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
     assert value.dtype is not None
     try:
         layout = layout_of(settings["form"], key.dtype, value.dtype, settings["keys"], settings["timestamp"])
+        lists = [name for name in layout.keys if pa.types.is_nested(layout.schema.field(name).type)]
+        if lists and settings["upserts"]:
+            raise NoSuchColumn(
+                f"a table is written by its key, and {lists[0]!r} is a list, which is not compared"
+            )
     except NoSuchColumn as error:
         if "two columns" in str(error) or "names are given" in str(error):
             step = 'name the columns: key="order_id", timestamp="ts"; a field that is the key has the key\'s type'

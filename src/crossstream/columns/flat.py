@@ -9,6 +9,7 @@ Delta and Iceberg have fewer types than Polars: integers have a sign, and times 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -162,6 +163,8 @@ def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upsert
     cast = [
         column.cast(field.type) for column, field in zip(flat_columns(changes, layout), fields, strict=True)
     ]
+    if upserts:
+        cast[: len(layout.keys)] = map(_comparable, cast[: len(layout.keys)])
     if timestamp is not None:
         cast.append(pa.array(changes.ts * 1000, pa.int64()).cast(TIME))
     schema = layout.schema
@@ -198,6 +201,13 @@ def _fields(value: pa.Array) -> list[tuple[str, pa.Array]]:
 
 def _key_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
     return [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
+
+
+def _comparable(key: pa.Array) -> pa.Array:
+    """The column of a key, in which equal values have equal bits: 0.0 also for -0.0, and one NaN."""
+    if not pa.types.is_floating(key.type):
+        return key
+    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))
 
 
 def _last_per_row(changes: Changes, layout: Layout) -> Changes:

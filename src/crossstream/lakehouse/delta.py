@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
+from crossstream.operators.sink.table_rows import holds_any
 
 KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
@@ -71,6 +72,11 @@ class DeltaSink:
     def key(self) -> tuple[str, ...] | None:
         text = self._opened.metadata().configuration.get(KEY)
         return tuple(text.split("\n")) if text else None
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        columns = self._opened.metadata().partition_columns
+        return tuple(name for name in columns if not holds_any(self.schema.field(name).type))
 
     @property
     def version(self) -> object:

@@ -86,6 +86,10 @@ class IcebergSink:
         return tuple(text.split("\n")) if text else None
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        return ()  # they hold every value
+
+    @property
     def version(self) -> object:
         return self._opened.metadata_location
 

@@ -37,6 +37,10 @@ class Writer(Protocol):
         """The columns of the key that the table was created with; None: it says nothing of it."""
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        """The columns of its partitions that do not hold every value of their types."""
+
+    @property
     def version(self) -> object:
         """Differs for each commit of the table."""
 
@@ -176,6 +180,9 @@ class Tables:
         key = writer.key
         if node.upserts and key is not None and set(key) != set(keys):
             raise _other_key(node, keys, key)
+        unnamed = [name for name in writer.partitions if name not in node.partition_by]
+        if unnamed:
+            raise _unnamed_partitions(node, unnamed)
         new = self._compared(node, writer.schema, wanted)
         if new:
             writer.add_columns(new)
@@ -290,6 +297,15 @@ def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> Si
         code="CS-654",
         where={**node.where, "table": node.table},
         next="write another table, or name the columns of its key: key=…",
+    )
+
+
+def _unnamed_partitions(node: TableSink, names: Sequence[str]) -> SinkError:
+    return SinkError(
+        f"the table has partitions by {_listed(names)}, which do not hold every text or number",
+        code="CS-654",
+        where={**node.where, "table": node.table},
+        next=f"name them, so that records which do not fit are found: partition_by={tuple(names)!r}",
     )
 
 

@@ -38,18 +38,30 @@ def layout(node: TableSink) -> Layout:
     return layout_of(node.form, key, value, node.keys, node.timestamp)
 
 
+def holds_any(kind: pa.DataType) -> bool:
+    """Whether a partition of a Delta table holds every value of the type."""
+    numbers = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale <= 0)
+    return bool(numbers or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
+
+
 def unfit_rows(node: TableSink, changes: Changes) -> list[tuple[int, str]]:
     """(row, reason) of the records that a column of the table cannot hold, each once.
 
     What stops the writer of a table would stop it again at each start, so such a record is found before.
     """
     columns = layout(node)
+    checked = [
+        (place, field)
+        for place, field in enumerate(columns.schema)
+        if field.name != node.timestamp
+        and (field.name in node.partition_by or any(is_of(field.type) for is_of in _LIMITED))
+    ]
     found: dict[int, str] = {}
-    for column, field in zip(flat_columns(changes, columns), columns.schema, strict=False):
-        is_partition = field.name in node.partition_by
-        if is_partition or any(is_of(field.type) for is_of in _LIMITED):
-            for row, reason in _refused(_checks(field, is_partition=is_partition), column, 0):
-                found.setdefault(row, f"its column {field.name!r}: {reason}")
+    flat = flat_columns(changes, columns) if checked else []
+    for place, field in checked:
+        check = _checks(field, is_partition=field.name in node.partition_by)
+        for row, reason in _refused(check, flat[place], 0):
+            found.setdefault(row, f"its column {field.name!r}: {reason}")
     for row, name, key, own in other_keys(changes, columns):
         found.setdefault(row, f"its column {name!r} is the key, {key!r}, and a field, {own!r}")
     return sorted(found.items())
