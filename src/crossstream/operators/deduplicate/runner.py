@@ -31,6 +31,7 @@ class IdentifyRunner(Runner):
         node: graph.Deduplicate = self.task.node(self.step.node)
         assert node.identity is not None
         outcome = evaluate(node.identity, changes.key, value=changes.value)
+        self.note_field(node.identity, changes)
         own = changes.key.wire(self.task.flow(self.step.inputs[0]).key)
         found = replace(changes, key=outcome.values, old=None, lost=None, extra={OWN_KEY: own})
         if outcome.failures:
