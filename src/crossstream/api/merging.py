@@ -16,7 +16,8 @@ import polars as pl
 
 from crossstream import serdes
 from crossstream.api.checks import function_of
-from crossstream.api.types import FieldOf, Inputs, typed
+from crossstream.api.types import Inputs, typed
+from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyKind, Node

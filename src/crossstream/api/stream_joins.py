@@ -13,13 +13,14 @@ from crossstream.api.checks import (
     check_headers,
     check_option,
     check_same_keys,
-    function_of,
     needed_key,
+    reference_of,
     settled,
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined, settings_of
+from crossstream.api.types import check_key_type
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration, to_milliseconds
@@ -132,6 +133,8 @@ def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | No
 def _shared_key(operator: str, left: Node, right: Node, given: Serde | None, setting: str) -> Serde:
     """The key serde of both inputs; one that is known serves both."""
     key = needed_key(operator, left.key, given or (right.key if left.key is None else None), setting)
+    if left.key is None and left.key_type is not None and left.key_type.dtype is not None:
+        check_key_type(operator, f"key of {left.name}", left.key_type.dtype, key, right)
     check_same_keys(operator, left, key, right, "map or select_key turns one kind of key into the other")
     return key
 
@@ -231,7 +234,7 @@ def stream_global_join(
     called = joiner.function if isinstance(joiner, keyed) else joiner
     both_keys = callable(called) and required_arguments(called) == 4
     values = ("other_key", *sides) if both_keys else None
-    selector = function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True)
+    selector = reference_of(operator, "key_selector", key_selector, *sides.values())
     function = joiner_of(operator, kind, joiner, on_merge, sides, key=selector, values=values)
     return child(
         left._draft,

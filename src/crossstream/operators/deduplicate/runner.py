@@ -35,6 +35,7 @@ class IdentifyRunner(Runner):
         # From here on records have no key of their own to be reported under.
         changes = self.writable(self.writable(changes, "key", taken.key), "value", sent.value)
         outcome = evaluate(node.identity, changes.key, value=changes.value)
+        self.note_field(node.identity, changes)
         identity, wrong = written(outcome.values, sent.key)
         failures = [*outcome.failures, *(Failure(row, _no_identity(error)) for row, error in wrong)]
         own = changes.key.wire(taken.key)

@@ -58,6 +58,7 @@ class ReferenceRunner(Runner):
         column, failures = references_of(node.foreign_key, serde, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
+        self.note_field(node.foreign_key, changes)
         extra = {**changes.extra, self.step.column: column}
         if self.task.settings.processing.action != "fail":
             extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)

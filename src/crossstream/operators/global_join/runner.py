@@ -79,6 +79,7 @@ class StreamGlobalJoinRunner(Runner):
             headers=node.headers,
         )
         report.count_dropped(node.name, found.dropped)
+        self.note_field(node.key_selector, records)
         self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)
         if found.failures:
             self.task.failures.failed(node, records, found.failures)

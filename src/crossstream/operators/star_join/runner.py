@@ -105,6 +105,7 @@ class ReferManyRunner(Runner):
         for name, function, parent in zip(node.names, node.foreign_keys, node.parents[1:], strict=True):
             extra[reference(name)], wrong = references_of(function, self.task.node(parent).key, left)
             failures += wrong
+            self.note_field(function, left)
         keyed = replace(left, extra=extra)
         if not failures:
             return keyed
