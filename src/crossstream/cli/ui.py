@@ -32,7 +32,7 @@ def main(arguments: Namespace) -> int:
     application = application_of(folder)
     asked = threading.Event()
     made = _of_file(folder, arguments)
-    page = Page(arguments.host, arguments.port, made, "--port")
+    page = Page(arguments.host, arguments.port, made, "--port", is_open=arguments.open)
     with closing(page), on_signals(lambda *_: asked.set()):
         say(f"the page of {application.application_id}, until Ctrl-C:")
         print(page.address, flush=True)
