@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
 from crossstream.serdes.avro_rows import varint
-from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_schema import Node, column_type, nullable
 from crossstream.serdes.avro_types import checked, wire_type
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
@@ -79,7 +78,7 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
     if isinstance(values, pl.Series):
         columns: Sequence[Any] = values.struct.unnest().get_columns() if node.fields else []
     else:
-        if _is_inside_itself(node):  # where no wire type looks
+        if node.recursive:  # where no wire type looks
             values = checked(node, values, target.serde)
         if values and isinstance(values[0], msgspec.Struct):
             columns = [list(map(attrgetter(f"f{at}"), values)) for at in range(len(node.fields))]
@@ -90,12 +89,6 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
         for one, column in zip(node.fields, columns, strict=True)
         for part in _parts(one.node, column, target.below(one.name))
     ]
-
-
-@lru_cache(maxsize=1024)
-def _is_inside_itself(node: Node) -> bool:
-    below = set().union(*({id(one) for one in nodes_in(field.node)} for field in node.fields))
-    return id(node) in below
 
 
 def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:

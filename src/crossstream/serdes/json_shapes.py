@@ -22,6 +22,9 @@ KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 DECIMAL_DIGITS = (38, 18)
 """Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
+DEEPEST_COLUMN = 32
+"""Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoColumn:
