@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -23,6 +24,7 @@ from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import reader_of
 from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.registry import RegistrySettings, connection
+from crossstream.serdes.serde import find_invalid
 
 OWN: Any = {"type": "record", "name": "Own", "fields": [{"name": "id", "type": "long"}]}
 
@@ -202,8 +204,6 @@ def registered(schema: str, kind: str = "AVRO") -> tuple[str, int]:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["itself", "doubled", "doubled nullable", "no object"])
 def test_records_of_such_a_schema_are_bad_and_take_no_neighbour(name: str) -> None:
-    from crossstream.serdes.serde import find_invalid
-
     url, id = registered(TEXTS[name])
     serde = serdes.confluent_avro(url, OWN)
     good = serde.serialize({"id": 7})
@@ -312,3 +312,109 @@ def test_schemas_that_refer_to_each_other_in_a_circle_or_without_end() -> None:
 
     with registry_that(another) as settings:
         assert code_of(lambda: connection(settings).schema_of(1)) in ("CS-402", "CS-420")
+
+
+# -- JSON Schemas -----------------------------------------------------------------------------------------
+
+
+def doubled_json(keyword: str, levels: int = 30) -> Any:
+    definitions: Any = {"d0": {"type": "object"}}
+    for level in range(1, levels + 1):
+        definitions[f"d{level}"] = {keyword: [{"$ref": f"#/$defs/d{level - 1}"}] * 2}
+    return {"$defs": definitions, "$ref": f"#/$defs/d{levels}"}
+
+
+AGAIN = {"$ref": "#/$defs/x"}
+TWICE = {"properties": {"a": AGAIN}}
+JSON_ATTACKS = {
+    "doubled allOf": doubled_json("allOf"),
+    "doubled oneOf": doubled_json("oneOf"),
+    "by level": {"$defs": {"x": {"allOf": [TWICE, TWICE]}}, "$ref": "#/$defs/x"},
+    "by item": {
+        "$defs": {"x": {"allOf": [{"items": AGAIN, "additionalProperties": AGAIN}] * 2}},
+        "$ref": "#/$defs/x",
+    },
+    "by anchor": {
+        "$defs": {
+            f"d{at}": {"$anchor": f"d{at}", "allOf": [{"$ref": f"#d{at - 1}"}] * 2 if at else []}
+            for at in range(30)
+        },
+        "$ref": "#d29",
+    },
+    "itself": {"$defs": {"x": {"allOf": [{"$ref": "#/$defs/x"}]}}, "$ref": "#/$defs/x"},
+    "no type": {"type": "nonsense"},
+    "a file that is not there": {"$ref": "http://127.0.0.1:9/x.json"},
+    "very deep": None,
+}  # fmt: skip
+
+
+def nested(levels: int) -> Any:
+    return {"a": nested(levels - 1), "b": [1]} if levels else {}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", JSON_ATTACKS)
+def test_a_json_schema_that_hangs_or_cannot_be_used_makes_bad_records(name: str) -> None:
+    text = json.dumps(JSON_ATTACKS[name]) if JSON_ATTACKS[name] else '{"not":' * 5000 + "{}" + "}" * 5000
+    url, id = registered(text, "JSON")
+    serde = serdes.confluent_json(url, validate=True)
+    good = b"\0\0\0\0\0{}"  # the frame inside the application
+    hostile = b"\0" + id.to_bytes(4, "big") + json.dumps(nested(40)).encode()
+    begin = time.process_time()
+    data = pa.array([good, hostile, None, good], pa.large_binary())
+    assert [row for row, _ in find_invalid(serde, data, way="objects")] == [1]
+    assert time.process_time() - begin < 10
+
+
+def test_json_schemas_of_everyday_size_are_checked() -> None:
+    tree = {
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {
+                    "left": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]},
+                    "right": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]},
+                    "value": {"type": "integer"},
+                },
+                "required": ["value"],
+            }
+        },
+        "$ref": "#/$defs/node",
+    }
+    events = {
+        "oneOf": [
+            {"properties": {"kind": {"const": at}, "tree": {"$ref": "#/$defs/node"}}} for at in range(60)
+        ],
+        "$defs": tree["$defs"],
+    }
+    deep: Any = None
+    for _ in range(100):
+        deep = {"left": deep, "right": None, "value": 7}
+    for schema, value in ((tree, deep), (events, {"kind": 3, "tree": {"value": 7}})):
+        url, id = registered(json.dumps(schema), "JSON")
+        serde = serdes.confluent_json(url, validate=True)
+        head = b"\0" + id.to_bytes(4, "big")
+        assert serde.deserialize(head + json.dumps(value).encode()) == value
+        wrong = json.dumps(value).replace("7", '"x"').encode()
+        assert (
+            code_of(lambda head=head, wrong=wrong, serde=serde: serde.deserialize(head + wrong)) == "CS-402"
+        )  # type: ignore[misc]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["itself", "doubled", "doubled nullable", "each in each", "no object"])
+def test_events_of_debezium_with_such_a_schema_are_bad(name: str) -> None:
+    from crossstream.serdes.debezium.avro import AvroEvents
+    from crossstream.serdes.debezium.settings import Debezium
+
+    row = serdes.json({"id": pl.Int64})
+    begin = time.process_time()
+    for text in (TEXTS[name], f'{{"type":"record","name":"E","fields":[{{"name":"op","type":"string"}},'
+                 f'{{"name":"after","type":{TEXTS[name]}}}]}}'):  # fmt: skip
+        url, id = registered(text)
+        settings = Debezium(row, row, ("id",), registry=RegistrySettings.of(url))  # type: ignore[arg-type]
+        events = AvroEvents(settings, frozenset({"id"}))
+        data = b"\0" + id.to_bytes(4, "big") + b"\2c\2"
+        assert code_of(lambda: events.events(pa.array([data], pa.large_binary()))) == "CS-402"  # noqa: B023
+        events.is_other(data)
+    assert time.process_time() - begin < 10

@@ -185,8 +185,13 @@ def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
     if kind == "map":
         return Node("map", parts=[_read(given["values"], space, names)])
     if isinstance(kind, str) and kind in PRIMITIVES:
-        return _with_logical(Node(kind, connect=given.get("connect.name", "")), given)
+        return _with_logical(Node(kind, connect=_connect_name(given)), given)
     return _read(kind, space, names)
+
+
+def _connect_name(given: Mapping[str, Any]) -> str:
+    name = given.get("connect.name")
+    return name if isinstance(name, str) else ""
 
 
 def _read_union(given: list[Any], space: str, names: dict[str, Node]) -> Node:
@@ -211,7 +216,7 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
     space = name.rpartition(".")[0]
     kind = "record" if given["type"] == "error" else given["type"]
     aliases = tuple(given.get("aliases", ()))
-    node = names[name] = Node(kind, name, aliases, connect=given.get("connect.name", ""))
+    node = names[name] = Node(kind, name, aliases, connect=_connect_name(given))
     if kind == "fixed":
         size = given["size"]
         if not isinstance(size, int) or not 0 <= size < 2**31:
