@@ -49,8 +49,9 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     try:
         if len(values) <= FEW:
             plain = msgspec.to_builtins(values, builtin_types=KEPT)
-            narrow = narrowing(shape)  # for Decimal("1E-1000000000") Arrow ends the process
-            if narrow is not None:
+            if (
+                narrow := narrowing(shape)
+            ) is not None:  # for Decimal("1E-1000000000") Arrow ends the process
                 plain = [None if one is None else narrow(one) for one in plain]
             series = series_of_plain(plain, shape)
         else:
@@ -93,10 +94,7 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if shape.wire is UUID:
         values = [None if value is None else str(value) for value in values]
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
-        if any(
-            value is not None and abs(value.adjusted()) > _MOST_EXPONENT for value in values
-        ):  # Arrow ends the process
-            raise ValueError("a decimal of too many digits")
+        check_exponents(values)
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
 
