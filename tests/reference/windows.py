@@ -130,7 +130,8 @@ class Windowing:
         if ts + size < closed:
             self.dropped += 1
             return
-        shown = self.newest - 2 * size - self.grace + (0 if self.final else 1)
+        retention = self.grace + max(2 * size, 1)  # a size of 0 is ours: Kafka stops at the first record
+        shown = self.newest - retention + (0 if self.final else 1)
         there = {s: row for (k, s, _), row in self.rows.items() if k == key and shown <= s <= ts + 1}
         early = ts < size
         low = 0 if early else max(0, ts - 2 * size)

@@ -109,7 +109,7 @@ class _Grouping(Handle, Generic[T]):
             group_values=groups.values,
             windows=groups.windows,
             emit_final=groups.emit_final,
-            store=None if option is None else asked.spec(group_key, value),
+            store=None if option is None else asked.spec(key, value),
             **attributes,
         )
         return groups.table(self._draft, made)

@@ -21,7 +21,7 @@ from crossstream.planning.plan import (
     StoreDef,
     ViewDef,
 )
-from crossstream.planning.steps import MaterializeStep, OrderStep, Step
+from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
@@ -104,7 +104,8 @@ class PlanBuilder:
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
         if isinstance(node, graph.GroupTable):
-            self.wants_old.update(node.parents)
+            if not self.versioned(self.topology[node.parents[0]]):
+                self.wants_old.update(node.parents)
             self.wants_changelog.update(node.parents)
             return
         if node.shape != "table" or self.knows_old(node):
@@ -240,7 +241,7 @@ class PlanBuilder:
         ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
-            return flow.name
+            return self._encoded(flow, node)
         wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}"
@@ -261,6 +262,16 @@ class PlanBuilder:
                 columns=columns,
             )
         return self.exchanges[wanted].arrives
+
+    def _encoded(self, flow: Flow, node: graph.Node) -> str:
+        """A flow that stays in its task, with values in the serde that ``node`` declares for them."""
+        if alike(flow.value, self.flows[flow.name].value):
+            return flow.name
+        name = f"{flow.name} as {flow.value.name} for {node.name}"
+        if name not in self.flows:
+            self.add(replace(flow, name=name))
+            self.steps.append(EncodeStep(node=node.name, round=flow.round, inputs=(flow.name,), output=name))
+        return name
 
     def keep(self, node: graph.Node) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""

@@ -47,6 +47,8 @@ WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64
 """Aggregates by key and start of the window."""
 GROUP_ROWS = Layout("group-rows", (("value", "bytes"), ("arrival", "int64")), sort="uint64", second_key=True)
 """The rows of the groups of a table: by the key of the group, then by their own."""
+REFUSED_ROWS = Layout("refused-rows", (), sort="uint64", second_key=True)
+"""Rows of a table that an adder refused, by the key of their group, then by their own."""
 SESSIONS = Layout(
     "windowed-sessions", (("value", "bytes"), ("ts", "int64"), ("start", "int64")), sort="int64"
 )

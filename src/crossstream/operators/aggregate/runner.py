@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
+from crossstream.operators.aggregate.folds import Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -28,7 +28,9 @@ from crossstream.operators.aggregate.kernel import (
     put,
     update,
     windows_from,
+    with_old,
 )
+from crossstream.operators.aggregate.refused import NOT_ADDED, RefusedRows
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
@@ -65,7 +67,8 @@ class GroupTableRunner(Runner):
         self.task.report.count_in(self.step.node, changes.rows)
         assert changes.old is not None, "the table was planned to give old rows"
         parts = []
-        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
+        wanted = self.step.row_keys or (self.step.row_keys_to_skip and self.task.settings.skips)
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if wanted else {}
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
@@ -86,6 +89,7 @@ class GroupTableRunner(Runner):
         """Under the keys of their groups; without null keys and values, which belong to none."""
         node: graph.GroupTable = self.node
         made, failures = (select_key if node.selects else map_records)(half, node.mapper)
+        self.note_field(node.mapper, half)
         if failures:
             self.task.failures.failed(node, half, failures)
         return made.where(~made.key.missing() & ~made.value.missing())
@@ -182,19 +186,22 @@ class AggregateRunner(Runner):
         groups = Groups.of(changes, self.task.batch.bits)
         serde = store.definition.value
         before = look_up(store.view, groups, serde)
-        made = update(
-            groups,
-            before,
-            self._fold(node, store, groups),
-            want_old=self.step.old,
-            every=self.step.changelog is not None,
-        )
+        every = self.step.changelog is not None
+        refused = self._refused_rows(groups)
+        made = update(groups, before, self._fold(node, store, groups, refused), every=every)
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+        if refused is not None and refused.passed:
+            self.task.report.count_dropped(node.name, {NOT_ADDED: refused.passed})
+
+        def stored(changes: Changes) -> Changes:
+            kept = self.as_stored(changes, serde)
+            return with_old(kept, before) if self.step.old else kept
+
+        net = stored(made.net)
         if net.rows:
             put(store.view, net, groups.hashes[net.extra[GROUP]])
-            every = None if made.every is None else self.as_stored(in_order(made.every), serde)
-            yield from self._changed(node, net.rows, in_order(net), every)
+            changelog = None if made.every is None else in_order(stored(made.every))
+            yield from self._changed(node, net.rows, in_order(net), changelog)
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
@@ -203,10 +210,8 @@ class AggregateRunner(Runner):
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
-        fold, every = self._moving_fold(node, store), self.step.changelog is not None
-        packed = fold if isinstance(fold, Packed) else None
-        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
-        steps = fold.steps(groups.rows, node.merger)
+        every = self.step.changelog is not None
+        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
@@ -218,12 +223,11 @@ class AggregateRunner(Runner):
                 retention=shown,
                 horizon=store.horizon,
                 final=node.emit_final,
-                column=column,
             )
-            made = found.update(fold, steps, every=every, want_old=self.step.old)
+            made = found.update(steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
             newest = max(store.horizon + shown, -1)
             sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
             sliding.run()
@@ -231,18 +235,13 @@ class AggregateRunner(Runner):
             store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late})
         self._report_failures(node, groups, made.failures)
-        serde = store.definition.value
-
-        def stored(moved: Changes) -> Changes:
-            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
-
-        net = stored(made.net)
+        net = self.as_stored(made.net, serde)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
-            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
-            yield from self._changed(
-                node, net.rows, emitted, None if made.every is None else stored(made.every)
-            )
+            repeated = made.repeated if self.step.repeats else None
+            emitted = net if repeated is None else self.as_stored(repeated, serde)
+            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
         """Emits the changes of the table, unless windows come out when they close."""
@@ -259,18 +258,32 @@ class AggregateRunner(Runner):
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
 
-    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
+    def _fold(
+        self, node: graph.Aggregate, store: OpenStore, groups: Groups, refused: RefusedRows | None
+    ) -> Fold:
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._moving_fold(node, store)
+        return self._of_functions(node, store, refused)
 
     def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
-        serde = store.definition.value
         if node.columns is not None:
             return Packed(Columns(Parts.of(node.columns)))
+        return self._of_functions(node, store, None)
+
+    def _of_functions(
+        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
+    ) -> Count | Calls:
+        serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
-        return Calls(serde, node.adders, node.subtractor, node.initializer)
+        skips = self.task.settings.skips
+        return Calls(serde, node.adders, node.subtractor, node.initializer, skips, refused)
+
+    def _refused_rows(self, groups: Groups) -> RefusedRows | None:
+        """The rows of a table that its adder refused, where bad records are skipped."""
+        if self.step.refused is None or not self.task.settings.skips:
+            return None
+        return RefusedRows(self.task.stores(self.step.refused).view, groups, self.task.batch.bits)
 
     def _group_rows(self, groups: Groups) -> GroupRows | None:
         """The rows of the groups of a table, if they are kept."""

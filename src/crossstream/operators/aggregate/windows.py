@@ -5,8 +5,9 @@ are noted in order (`Log`), and what is left of them at the end of a batch is pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,12 +17,11 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Fold, Groups
-from crossstream.operators.table.kernel import Rows
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column
-from crossstream.storage.sorted_run import expand
+from crossstream.storage.sorted_run import expand, places_of
 
 
 def ends_of(windows: WindowSpec, starts: np.ndarray) -> np.ndarray:
@@ -73,8 +73,10 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     """How long (ms) after its position the store keeps a window, at least; None: for good. Source: KIP-328."""
     if windows.kind == "unlimited":
         return None
-    sizes = 2 if windows.kind == "sliding" else 1
-    return max(asked or 0, sizes * windows.size + windows.grace)
+    if windows.kind != "sliding":
+        return max(asked or 0, windows.size + windows.grace)
+    # Twice the size has all open windows, except where the size is 0: Kafka stops at the first record of such windows.
+    return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
 
 
 Window = tuple[int, int, int]
@@ -87,15 +89,27 @@ NOW = "now"
 """Extra column: the stream time with a record."""
 
 
+STATE = "state"
+"""Extra column: what a store keeps of an aggregate beside its value."""
+
+
+class Made(NamedTuple):
+    """Aggregates as a column, and the extra columns that the store keeps beside them."""
+
+    values: Values
+    extra: Mapping[str, Column] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Windows of the store. ``group``: the number of the key of each."""
+    """Windows of the store. ``group``: the number of the key of each; ``states``: the column `STATE`, if any."""
 
     group: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
     ts: np.ndarray
     values: Values
+    states: Column | None
 
     def numbers(self) -> dict[Window, int]:
         """The number of each window: by key, start and end."""
@@ -168,47 +182,62 @@ class Log:
             for number, window in enumerate(windows)
             if last[window] in kept and len(changed[window]) == 1
         ]
-        changes, net = self._changes(groups, steps), np.array(sorted(kept), np.int64)
-        final = changes.take(net)
+        # Only the aggregates that are given out are worked out.
+        shown = kept.union(alone)
+        numbers = _numbers(range(len(windows)) if every else sorted(shown))
+        place = np.append(places_of(numbers, len(windows)), len(numbers) + np.arange(len(held.group) + 1))
+        changes, net = self._changes(groups, steps, numbers), _numbers(sorted(kept))
+        final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
-            changes = replace(changes, old=values.take(np.array(before, np.int64)))
-            final = replace(final, old=values.take(np.array(stored, np.int64)[net]))
+            changes = replace(changes, old=values.take(place[_numbers(before)[numbers]]))
+            final = replace(final, old=values.take(place[_numbers(stored)[net]]))
         repeated = None
         if not kept.issuperset(alone):
-            repeated = changes.take(np.array(sorted(kept.union(alone)), np.int64))
+            repeated = changes.take(place[_numbers(sorted(shown))])
         return Moved(final, changes if every else None, self.late, self.failures, repeated)
 
-    def _changes(self, groups: Groups, steps: Steps) -> Changes:
+    def _changes(self, groups: Groups, steps: Steps, numbers: np.ndarray) -> Changes:
+        notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (
-            np.array([getattr(one, name) for one in self.notes], np.int64) for name in names
+            np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
-        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end}
-        made = replace(groups.rows, extra={}).take(row)
-        value = steps.values([one.aggregate for one in self.notes])
-        return replace(made, value=value, ts=ts, old=None, extra=extra)
+        made = steps.values([one.aggregate for one in notes])
+        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end, **made.extra}
+        changes = replace(groups.rows, extra={}).take(row)
+        return replace(changes, value=made.values, ts=ts, old=None, extra=extra)
 
 
-class MovingFold(Fold, Protocol):
+def _numbers(found: Iterable[int]) -> np.ndarray:
+    return np.fromiter(found, np.int64)
+
+
+class MovingFold(Protocol):
     """Applies rows to the aggregates of windows whose bounds depend on the records."""
 
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """Applies single rows. `FoldSteps` does for a fold that merges."""
-
-    @property
-    def by_record(self) -> bool:
-        """Whether the rows of a session have to be applied one after the other, as they arrive."""
+        """``merger``: the function that makes one aggregate of those of two sessions, if there is one."""
 
 
 class Steps(Protocol):
-    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate."""
+    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate.
 
-    def read(self, values: Values) -> list[Any]:
-        """Aggregates of the store."""
+    ``failures``: the rows of which it is known that they fail; ``by_record``: others may fail, too, so that the rows
+    have to be taken one after the other; ``in_order``: aggregates depend on the order of their rows.
+    """
+
+    @property
+    def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def by_record(self) -> bool: ...
+
+    @property
+    def in_order(self) -> bool: ...
+
+    def read(self, held: Held) -> list[Any]:
+        """Aggregates of the store; called before all else."""
 
     def add(self, row: int, aggregate: Any) -> Any:
         """The aggregate with a row; may change the one that is given."""
@@ -219,5 +248,12 @@ class Steps(Protocol):
     def copy(self, aggregate: Any) -> Any:
         """A copy of the aggregate: a later `add` does not change it."""
 
-    def values(self, aggregates: list[Any]) -> Values:
-        """Aggregates as a column."""
+    def values(self, aggregates: list[Any]) -> Made:
+        """Aggregates as columns."""
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        """The aggregates of all that sessions have; called unless `by_record`.
+
+        ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;
+        ``begins``: where sessions begin.
+        """
