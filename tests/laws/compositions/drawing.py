@@ -1,4 +1,4 @@
-"""Random cases. ``Random`` may be that of Hypothesis: then they shrink, so what is simple comes first in each choice."""
+"""Random cases, each of a `Random` of its own."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from tests.laws.compositions.functions import MAPPERS, ValueKind
@@ -90,7 +91,7 @@ class Way(Brief):
         """The numbers of the records of each batch."""
         ends = range(1, count) if self.each else (end for end in self.ends if 0 < end < count)
         cuts = [0, *sorted(set(ends)), count]
-        return [range(start, end) for start, end in zip(cuts, cuts[1:], strict=False) if end > start]
+        return [range(start, end) for start, end in pairwise(cuts) if end > start]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a graph means, one record at a time, in plain Python over dicts; the joins of streams are those of `tests.reference`.
+"""What a graph means, one record at a time, in plain Python; joins of streams are those of `tests.reference`.
 
 Steps are visited in the order in which they were built. Each makes events of those of its parents: records of a stream,
 changes of a table. Nothing of the engine is used but `Windowed`, the key of a result.
