@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -33,15 +33,12 @@ States = Mapping[str, Column]
 """The columns of states, as in `Parts.layout`."""
 
 
-class Contents(NamedTuple):
-    """The first ``length`` elements: rows of the batch, and aggregates of the store as −1 less their number.
+Contents: TypeAlias = tuple[list[int], int, tuple[int, ...]]
+"""Elements, how many of them count, and the sums that may leave 64 bits.
 
-    Windows that were copied share the list. ``totals``: the sums that may leave 64 bits.
-    """
-
-    elements: list[int]
-    length: int
-    totals: tuple[int, ...]
+An element is a row of the batch, or an aggregate of the store, as −1 less its number. Windows that were copied share
+the list; one that goes on where another has gone on takes a copy.
+"""
 
 
 class LargeSum(NamedTuple):
@@ -81,35 +78,31 @@ class ContentSteps:
         self._sums = list(self._large_sums())
         large = bool(self._sums)
         totals = zip(*(one.held for one in self._sums), strict=True) if large else [()] * len(held.group)
-        return [Contents([-1 - number], 1, one) for number, one in enumerate(totals)]
+        return [([-1 - number], 1, one) for number, one in enumerate(totals)]
 
     def add(self, row: int, aggregate: Contents | None) -> Contents:
         if row in self._failed:
             raise self._failed[row].error
-        if aggregate is None:
-            aggregate = Contents([], 0, (0,) * len(self._sums))
-        elements, length, totals = aggregate
+        elements, length, totals = aggregate or ([], 0, (0,) * len(self._sums))
         if self._sums:
-            added = tuple(one.rows[row] for one in self._sums)
-            totals = self._total(totals, added)
-        return self._longer(elements, length, [row], totals)
+            totals = self._total(totals, tuple(one.rows[row] for one in self._sums))
+        if len(elements) > length:
+            elements = elements[:length]
+        elements.append(row)
+        return elements, length + 1, totals
 
     def merge(self, row: int, aggregates: Sequence[Contents]) -> Contents:
-        made = aggregates[0]
-        for other in aggregates[1:]:
-            totals = self._total(made.totals, other.totals)
-            made = self._longer(made.elements, made.length, other.elements[: other.length], totals)
-        return made
+        elements, length, totals = aggregates[0]
+        for others, count, other_totals in aggregates[1:]:
+            totals = self._total(totals, other_totals)
+            if len(elements) > length:
+                elements = elements[:length]
+            elements += others[:count]
+            length += count
+        return elements, length, totals
 
     def copy(self, aggregate: Contents) -> Contents:
         return aggregate
-
-    @staticmethod
-    def _longer(elements: list[int], length: int, more: list[int], totals: tuple[int, ...]) -> Contents:
-        if len(elements) > length:  # another window has gone on from here
-            elements = elements[:length]
-        elements += more
-        return Contents(elements, len(elements), totals)
 
     def _total(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
         made = tuple(one + other for one, other in zip(left, right, strict=True))
@@ -136,7 +129,7 @@ class ContentSteps:
             one = aggregates[number]
             assert one is not None
             begins.append(len(elements))
-            elements += one.elements[: one.length]
+            elements += one[0][: one[1]]
             if len(elements) >= CHUNK or number == there[-1]:
                 firsts = np.zeros(len(elements), bool)
                 firsts[begins] = True
