@@ -14,6 +14,7 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
 from crossstream.signatures import keyword_settings
 from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
+from crossstream.storage.door import MOST_PARTITIONS
 from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
@@ -73,9 +74,6 @@ _HINTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-MOST_PARTITIONS = 1 << 16
-"""The largest number of state partitions: each is a task of a round, and a folder of every store."""
-
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {
         "bootstrap.servers": "use bootstrap_servers",
@@ -126,10 +124,11 @@ class StreamsConfig:
     ``health_host``              the address it listens on; default: this machine only
     ``health_patience``          duration after which a batch that does not end counts as stuck
     ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
-    ``metrics_host``             the address that it listens on; by default every one of the machine
+    ``metrics_host``             the address that it listens on; by default only this machine
     ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
-    ``ui_host``                  the address that it listens on; by default only this machine. Others need the token
-                                 in the address that is logged at the start
+    ``ui_host``                  the address that it listens on; by default only this machine. The address that is
+                                 logged at the start has a token, without which the page answers nothing
+    ``ui_open``                  the page needs no token: everybody who reaches its port reads the state
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -164,9 +163,10 @@ class StreamsConfig:
     health_host: str = "127.0.0.1"
     health_patience: Duration = "10 minutes"
     metrics_port: int | None = None
-    metrics_host: str = "0.0.0.0"
+    metrics_host: str = "127.0.0.1"
     ui_port: int | None = None
     ui_host: str = "127.0.0.1"
+    ui_open: bool = False
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -238,8 +238,9 @@ class StreamsConfig:
             for setting in settings:
                 if not isinstance(setting, str):
                     raise _out_of_range(f"the name of a setting in {name}={{…}}", setting, "text")
-        if not isinstance(self.durable, bool):
-            raise _out_of_range("durable", self.durable, "True or False")
+        for name in ("durable", "ui_open"):
+            if not isinstance(getattr(self, name), bool):
+                raise _out_of_range(name, getattr(self, name), "True or False")
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
@@ -310,22 +311,11 @@ class StreamsConfig:
         for name, least in durations.items():
             duration = getattr(self, name)
             if duration is not None or name not in ("trigger", "idle_after"):
-                _check_unit(name, duration)
-                put(self, name, f"{to_milliseconds(duration, name, minimum=least)} ms")
+                settled = to_milliseconds(duration, name, minimum=least, unclear="refuse")
+                put(self, name, f"{settled} ms")
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))
-
-
-def _check_unit(name: str, duration: object) -> None:
-    """Refuses (CS-210) a number that may be meant as seconds; numbers are milliseconds."""
-    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < duration < 1000:
-        raise ConfigError(
-            f"{name}={duration} does not say its unit: it would be {duration} ms",
-            code="CS-210",
-            where=caller_location(),
-            next=f'write {name}="{duration} seconds" or {name}="{duration} ms"',
-        )
 
 
 def check_on_error(setting: str, value: object) -> None:

@@ -1,20 +1,36 @@
-"""Durations and timestamps: what a user may write, in the engine's whole milliseconds."""
+"""Durations and timestamps: what a user may write, in the engine's whole milliseconds.
+
+A number is milliseconds. One below `UNCLEAR` is more often meant as seconds, so it never passes in silence: where a
+batch or a client would wait for it, it is refused; in stream time, where small numbers are milliseconds of a test, one
+warning names the line. Only the clocks of test topics take it without a word.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from threading import TIMEOUT_MAX
+from typing import Literal, TypeAlias
 
-from crossstream.errors import ConfigError, CrossStreamError, TopologyError, caller_location
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError, caller_location, user_location
 from crossstream.signatures import is_whole
+
+logger = logging.getLogger("crossstream.durations")
 
 Duration = timedelta | int | str
 """A `timedelta`, an int of milliseconds, or a string such as ``"10 seconds"`` or ``"1 hour 30 minutes"``."""
 
 Timestamp = datetime | int
 """Milliseconds since the epoch, or a `datetime` (one without a time zone is taken as UTC)."""
+
+UNCLEAR = 1_000
+"""A number below this does not say its unit."""
+
+Unclear: TypeAlias = Literal["warn", "refuse", "take"]
+"""What happens to a number that does not say its unit."""
 
 LONGEST = 1 << 61
 """The longest duration in ms, some 73 million years.
@@ -47,12 +63,14 @@ def to_milliseconds(
     *,
     minimum: int | None = 0,
     error: type[CrossStreamError] = ConfigError,
+    unclear: Unclear = "warn",
 ) -> int:
     """Converts ``duration``, which an error calls ``name``, to whole milliseconds.
 
     Units of a string: ms, second, minute, hour, day, singular or plural, also s, m, min, h, d. Parts add up, and a
     leading ``-`` negates the sum. The result is between ``minimum`` ms (None: any) and `LONGEST`. Raises ``error``
     (CS-110 `TopologyError`, CS-210 `ConfigError`) for anything else, also for a bool or a fraction of a millisecond.
+    ``unclear``: what to do with a number below `UNCLEAR`; 0 is clear.
 
     >>> to_milliseconds("1 hour 30 minutes")
     5400000
@@ -67,7 +85,22 @@ def to_milliseconds(
         raise _refusal(error, f"{name} must be at least {minimum} ms, not {milliseconds}")
     if abs(milliseconds) > LONGEST:
         raise _refusal(error, f"{name} is longer than {LONGEST} ms, some 73 million years: {milliseconds} ms")
+    if isinstance(duration, int) and 0 < abs(duration) < UNCLEAR and unclear != "take":
+        if unclear == "refuse":
+            what = f"{name}={duration} does not say its unit: it would be {duration} ms"
+            raise _refusal(error, what, f'write {name}="{duration} seconds" or {name}="{duration} ms"')
+        _warn(f"{user_location()}", duration)
     return milliseconds
+
+
+@lru_cache(maxsize=1_000)
+def _warn(line: str, number: int) -> None:
+    """Once for each line and number."""
+    logger.warning(
+        '%s: the duration %d does not say its unit and is taken as %d ms: write "%d seconds" or "%d ms"',
+        line,
+        *[number] * 4,
+    )
 
 
 def to_timeout(duration: timedelta | float | str) -> float:

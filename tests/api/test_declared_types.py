@@ -17,6 +17,7 @@ from crossstream import serdes
 TEXT, JSON = serdes.string(), serdes.json()
 ANY = cs.Consumed(key=TEXT, value=JSON)
 COL = pl.col("price")
+KEY = COL.cast(pl.String)
 LEFT = pl.col("left").struct.field("price")
 WINDOWS = cs.JoinWindows.of("1 minute")
 
@@ -51,12 +52,12 @@ WRITTEN: dict[str, Callable[[Handles], Any]] = {
     "join of tables": lambda h: h.table.join(h.right, LEFT),
     "left join of tables": lambda h: h.table.left_join(h.right, LEFT),
     "outer join of tables": lambda h: h.table.outer_join(h.right, LEFT),
-    "foreign key": lambda h: h.table.join(h.right, both, foreign_key=COL),
+    "foreign key": lambda h: h.table.join(h.right, both, foreign_key=KEY),
     "joiner by foreign key": lambda h: h.table.join(h.right, LEFT, foreign_key="id"),
     "right join": lambda h: h.table.right_join(h.right, LEFT, foreign_key="id", keyed_by=cs.LeftOrRight),
     "table and global table": lambda h: h.table.join(h.everywhere, LEFT, foreign_key="id"),
-    "foreign key of a global table": lambda h: h.table.join(h.everywhere, both, foreign_key=COL),
-    "join_many": lambda h: h.table.join_many({"one": (h.right, COL)}, lambda left, rows: left),
+    "foreign key of a global table": lambda h: h.table.join(h.everywhere, both, foreign_key=KEY),
+    "join_many": lambda h: h.table.join_many({"one": (h.right, KEY)}, lambda left, rows: left),
     "joiner of join_many": lambda h: h.table.join_many({"one": (h.right, "id")}, LEFT),
     "left_join_many": lambda h: h.table.left_join_many({"one": (h.right, "id")}, LEFT),
     "stream and table": lambda h: h.stream.join(h.table, LEFT),
@@ -64,7 +65,7 @@ WRITTEN: dict[str, Callable[[Handles], Any]] = {
     "streams": lambda h: h.stream.join(h.other, LEFT, WINDOWS),
     "outer join of streams": lambda h: h.stream.outer_join(h.other, LEFT, WINDOWS),
     "stream and global table": lambda h: h.stream.join(h.everywhere, LEFT, key_selector="id"),
-    "key_selector": lambda h: h.stream.left_join(h.everywhere, both, key_selector=COL),
+    "key_selector": lambda h: h.stream.left_join(h.everywhere, both, key_selector=KEY),
     "timestamp_extractor": lambda h: h.builder.stream(
         "more", cs.Consumed(key=TEXT, value=JSON, timestamp_extractor=COL)
     ),

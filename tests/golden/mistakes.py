@@ -176,6 +176,10 @@ MISTAKES: dict[str, Callable[[Place], object]] = {
         place.builder.table("orders", store="rows"),
         place.builder.table("customers", store="rows"),
     ),
+    # -- methods of another class
+    "a method of a stream on a table": lambda place: place.tables()[0].map(len),  # type: ignore[attr-defined]
+    "a count without groups": lambda place: place.orders().count(),  # type: ignore[attr-defined]
+    "a method of Java": lambda place: place.orders().mapValues(str),  # type: ignore[attr-defined]
     # -- settings
     "an unknown setting": lambda place: place.config(aplication_id="shop"),
     "a setting of Kafka Streams": lambda place: place.config(num_stream_threads=4),

@@ -251,11 +251,47 @@ def test_the_columns_of_a_key_in_another_order(lake: Lake) -> None:
     assert lake.tuples("orders") == [("new", 1, "x")]
 
 
+CUSTOMER = serdes.json({"id": pl.String, "name": pl.String})
+
+
+@pytest.mark.parametrize("kind", ["table", "stream"])
+def test_a_field_that_is_named_as_the_key_is_the_key(lake: Lake, kind: str) -> None:
+    built = topology(lake, kind, (TEXT, CUSTOMER), key="id")
+    rows = [("c1", {"id": "c1", "name": "ada"}), ("c2", {"id": None, "name": "bob"})]
+    pipe(built, [*rows, ("c3", {"id": "c3", "name": "eve"})], value=CUSTOMER)
+    pipe(built, [("c1", {"id": "c1", "name": "Ada"}), ("c3", None)], value=CUSTOMER)
+    assert lake.rows("orders").columns == ["id", "name"]
+    changes = [("c1", "Ada"), ("c1", "ada"), ("c2", "bob"), ("c3", "eve"), ("c3", None)]
+    assert lake.tuples("orders") == ([("c1", "Ada"), ("c2", "bob")] if kind == "table" else changes)
+
+
+def test_fields_that_are_named_as_a_key_of_several(lake: Lake) -> None:
+    key = serdes.json({"a": pl.String, "b": pl.Int64})
+    value = serdes.json({"n": pl.Int32, "x": pl.Float64, "shop": pl.String})
+    built = topology(lake, of=(key, value), key=("shop", "n"))
+    pipe(built, [({"a": "s", "b": 1}, {"n": 1, "x": 0.5, "shop": "s"})], key, value)
+    assert (lake.rows("orders").columns, lake.tuples("orders")) == (["shop", "n", "x"], [("s", 1, 0.5)])
+    assert lake.rows("orders").schema["n"] == pl.Int64
+
+
+def test_a_field_that_is_named_as_the_key_and_is_another(lake: Lake) -> None:
+    built = topology(lake, of=(TEXT, CUSTOMER), key="id")
+    with pytest.raises(cs.SinkError) as caught:
+        pipe(built, [("c1", {"id": "c1", "name": "a"}), ("c2", {"id": "7", "name": "b"})], value=CUSTOMER)
+    assert (caught.value.code, "the key, 'c2', and a field, '7'" in caught.value.what) == ("CS-654", True)
+    assert "select_key" in str(caught.value.next)
+
+
 JSON = serdes.json()
 REFUSED: dict[str, tuple[Callable[[cs.KStream | cs.KTable, Lake], None], str, str]] = {
     "no serde": (lambda t, lake: lake.sink(t.map_values(str), "t"), "CS-140", "Repartitioned"),  # type: ignore[union-attr]
     "a key that is left out": (lambda t, lake: lake.sink(t, "t", key=None), "CS-101", "key"),
     "two columns of a name": (lambda t, lake: lake.sink(t, "t", key="Amount"), "CS-101", "Amount"),
+    "a key of another type than its field": (
+        lambda t, lake: lake.sink(t, "t", key="amount"),
+        "CS-101",
+        "the key is string, and the field double",
+    ),
     "too many names": (lambda t, lake: lake.sink(t, "t", key=("a", "b")), "CS-101", "1 columns"),
     "no names": (lambda t, lake: lake.sink(t, "t", key=()), "CS-101", "does not name"),
     "schema mode": (lambda t, lake: lake.sink(t, "t", schema_mode="any"), "CS-101", "merge"),

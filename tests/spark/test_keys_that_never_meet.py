@@ -55,3 +55,22 @@ def test_of_a_foreign_key(
         assert (app.progress.matched, app.progress.unmatched) == ({JOIN: 1}, {JOIN: 0})
         assert app.progress.warnings == ()
     assert len([one for one in caplog.records if one.name == "crossstream.joins"]) == 1
+
+
+def test_a_field_that_no_row_has(spark: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    builder = cs.StreamsBuilder()
+    orders, customers = builder.table("orders"), builder.table("customers")
+    orders.join(customers, foreign_key="custmer", on_merge="keep-left").to("joined")
+    world = World(tmp_path)
+    world.create(orders=2, customers=1, joined=1)
+    with cs.SparkStreams(builder.build(), world.config(partitions=3), spark) as app:
+        for first in (0, 1_000):
+            rows = [(str(number), {"customer": "c"}, number) for number in range(first, first + 1_000)]
+            world.append("orders", rows, value=JSON)
+            app.process_available()
+        [text] = app.progress.warnings
+    assert text == (
+        "orders.join(customers): foreign_key names the field 'custmer', and none of 2,000 rows has it: "
+        "did you mean 'customer'? they have 'customer'"
+    )
+    assert [one.getMessage() for one in caplog.records if one.name == "crossstream.fields"] == [text]

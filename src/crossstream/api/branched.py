@@ -13,6 +13,7 @@ from crossstream.api.options import Named
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location, user_location
 from crossstream.graph.nodes import Branch, Merge, Node, Split
+from crossstream.missing_names import PointsToNames
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import alike
 from crossstream.typing import Predicate
@@ -20,7 +21,7 @@ from crossstream.typing import Predicate
 S = TypeVar("S", bound=Handle)
 
 
-class BranchedKStream(Generic[S]):
+class BranchedKStream(PointsToNames, Generic[S]):
     """The branches of a split, in the order they are tried. Made by `KStream.split`. Source: semantics 3.2.
 
     >>> from crossstream import Consumed, Named, StreamsBuilder, serdes

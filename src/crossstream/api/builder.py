@@ -22,13 +22,14 @@ from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
+from crossstream.missing_names import PointsToNames
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.serde import read_from
 from crossstream.signatures import refuse_calls, settings_refusal
 
 
-class StreamsBuilder:
+class StreamsBuilder(PointsToNames):
     """Collects the operators of one topology; `build` returns it as frozen data. Source: semantics 3.1.
 
     >>> from crossstream import StreamsBuilder

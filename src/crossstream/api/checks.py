@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from crossstream.api.types import TYPES, Inputs, as_serde, checked_predicate, named_field, typed
+from crossstream.api.types import TYPES, Inputs, as_serde, check_refers, checked_predicate, named_field, typed
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
@@ -247,6 +247,13 @@ def function_of(
         if "left" in inputs:
             _check_columns(what, function, inputs, operator)
     return typed(function, operator, role, inputs)
+
+
+def reference_of(operator: str, role: str, given: Any, left: Node, right: Node) -> Function:
+    """What takes a key of ``right`` from the values of ``left``: as `function_of`, and CS-134 as `check_refers`."""
+    function = function_of(operator, role, given, {"value": left}, by_name=True)
+    check_refers(operator, role, function, left, right)
+    return function
 
 
 def predicate_of(operator: str, given: Any, node: Node) -> Function:

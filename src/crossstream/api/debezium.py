@@ -13,7 +13,8 @@ from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium, layout_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import Field, NoColumn, column
-from crossstream.serdes.json_typed import TypedJson
+from crossstream.serdes.json_typed import TypedJson, scaled
+from crossstream.serdes.json_types import is_scale
 from crossstream.serdes.registry import RegistrySettings
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -48,7 +49,8 @@ def debezium(
     and the table needs no store for that.
 
     Records without a schema do not say what numbers mean. ``units``: what times count, of all fields or of each.
-    ``scales``: the digits after the point of decimals in base64. ``decimals="string"``: decimals are text
+    ``scales``: the digits after the point of decimals in base64; the columns have this scale, too, down to Delta and to
+    queries, and without one 18. ``decimals="string"``: decimals are text
     (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it,
     "delete" deletes all rows from before it, by ``ordered_by``.
 
@@ -67,6 +69,11 @@ def debezium(
     made = serdes.json(row)
     if not isinstance(made, TypedJson | SchemaJson):
         raise _refusal("cs.debezium needs the type of a row", "pass a dataclass, or a dict of Polars types")
+    for name, scale in (scales or {}).items():
+        if not is_scale(scale):
+            raise _refusal(f"the scale of {name!r} is {scale!r}", "give the digits after the point: 0 to 38")
+    if scales and isinstance(made, TypedJson):  # a schema has scales of its own
+        made = scaled(made, scales)
     layout = layout_of(made) if isinstance(made, SchemaJson) or made.some_columns is not None else None
     if layout is None:
         raise _refusal(f"{made.name} is not the type of a row", "pass a dataclass, or a dict of Polars types")

@@ -22,6 +22,7 @@ from crossstream.errors import ConfigError, Location, TopologyError, caller_loca
 from crossstream.graph.describe import to_svg
 from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store, queryable_names
 from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
+from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import SchemaJson
@@ -123,7 +124,7 @@ OPERATORS: Mapping[ForeignKeyKind, str] = MappingProxyType(
 """The method of each kind of join."""
 
 
-class Handle:
+class Handle(PointsToNames):
     """A node of a draft in the user's hands: a `KStream`, `KTable` or `GlobalKTable`."""
 
     __slots__ = ("_draft", "_node")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from crossstream.api.checks import REQUIRED, function_of
+from crossstream.api.checks import REQUIRED, reference_of
 from crossstream.api.draft import OPERATORS, Previewed, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
@@ -103,7 +103,8 @@ class GlobalKTable(Previewed):
             _refuse(operator, other)
         check_same_builder(operator, self._draft, other._draft)
         sides = {"left": mine, "right": other._node}
-        function = joiner_of(operator, kind, joiner, on_merge, sides)
+        selector = reference_of(operator, "key_selector", key_selector, mine, other._node)
+        function = joiner_of(operator, kind, joiner, on_merge, sides, key=selector)
         node = child(
             self._draft,
             GlobalJoin,
@@ -114,7 +115,7 @@ class GlobalKTable(Previewed):
             value=None,
             value_type=function.returns,
             kind=kind,
-            key_selector=function_of(operator, "key_selector", key_selector, {"value": mine}, by_name=True),
+            key_selector=selector,
             joiner=function,
         )
         return GlobalKTable(self._draft, node)

@@ -17,6 +17,7 @@ import polars as pl
 from crossstream import serdes
 from crossstream.api.checks import function_of
 from crossstream.api.types import Inputs, typed
+from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyKind, Node
@@ -25,6 +26,9 @@ from crossstream.graph.nodes import ForeignKeyKind, Node
 @dataclass(frozen=True, slots=True)
 class prefixed:
     """For ``on_merge``: every field of the other side gets this prefix in the result of the join.
+
+    Orders that are joined by ``customer_id`` with customers that have ``id`` have ``customer_id`` once with the prefix
+    ``customer_``: both fields are the same key.
 
     >>> import crossstream as cs
     >>> builder = cs.StreamsBuilder()
@@ -59,10 +63,12 @@ def joiner_of(
     on_merge: OnMerge,
     sides: Inputs,
     *,
+    key: Function | None = None,
     values: tuple[str, ...] | None = None,
 ) -> Function:
     """The joiner of two sides, checked; without one, a function that merges their fields.
 
+    ``key``: what takes the key of the other side from the left value.
     Raises as `function_of`; CS-101 for another ``on_merge``, CS-136 for one beside a joiner, for values without
     fields, and for fields that both sides have.
     """
@@ -89,8 +95,8 @@ def joiner_of(
     left, right = sides.values()
     fields = _fields(operator, left), _fields(operator, right)
     if None in fields:
-        return Function(call=Merge(on_merge), role="joiner", returns=serdes.json())
-    expression = _merged(operator, kind, fields[0] or {}, fields[1] or {}, on_merge, right)
+        return Function(call=Merge(on_merge, _field_of(key)), role="joiner", returns=serdes.json())
+    expression = _merged(operator, kind, fields[0] or {}, fields[1] or {}, on_merge, right, _field_of(key))
     return typed(Function(expression=expression, with_key=True, role="joiner"), operator, "joiner", sides)
 
 
@@ -105,6 +111,22 @@ def many_joiner_of(operator: str, joiner: Any, sides: Inputs) -> Function:
     kept = [_field("left", name) for name in types["left"] or () if name not in sides]
     expression = pl.struct(*kept, *rights)
     return typed(Function(expression=expression, with_key=True, role="joiner"), operator, "joiner", sides)
+
+
+ANY_FIELD = ""
+"""Stands for the field that a function of the user reads; which one is not known."""
+
+
+def _field_of(key: Function | None) -> str | None:
+    """The field of the left value that is the key of the other side; None: there is no such field."""
+    if key is None:
+        return None
+    if isinstance(key.call, FieldOf):
+        return key.call.name
+    if key.expression is None:
+        return ANY_FIELD
+    names = key.expression.meta.root_names()
+    return names[0] if len(names) == 1 and key.expression.meta.eq(pl.col(names[0])) else None
 
 
 def _fields(operator: str, node: Node) -> Mapping[str, pl.DataType] | None:
@@ -127,32 +149,44 @@ def _merged(
     right: Mapping[str, pl.DataType],
     on_merge: OnMerge,
     other: Node,
+    key: str | None,
 ) -> pl.Expr:
     prefix = on_merge.prefix if isinstance(on_merge, prefixed) else ""
     names = {prefix + name: name for name in right}
     both = [name for name in left if name in names]
-    if both and on_merge not in ("keep-left", "keep-right"):
+    is_key = both == [key] and _are_one(left[both[0]], right[names[both[0]]])
+    if both and not (on_merge in ("keep-left", "keep-right") or (prefix and is_key)):
         shown = ", ".join(map(repr, both))
         what = f"{operator} without a joiner would give {shown} twice: both sides have {'them' if both[1:] else 'it'}"
         first = other.name.partition(".")[0]
         step = f'write on_merge="keep-left", "keep-right" or cs.prefixed("{first}_"); or pass a joiner'
-        raise _refusal(operator, what, "choose another prefix" if prefix else step)
+        if prefix:
+            named = f", or name the foreign key by its field: {both[0]!r}" if key == ANY_FIELD else ""
+            step = f"choose another prefix{named}"
+        raise _refusal(operator, what, step)
     columns = []
     for name in left:
         if name not in both:
             columns.append(_field("left", name))
             continue
-        first, second = ("left", "right") if on_merge == "keep-left" else ("right", "left")
+        first, second = ("right", "left") if on_merge == "keep-right" else ("left", "right")
         missing = kind in ("right", "outer") if first == "left" else kind in ("left", "outer")
-        if missing and left[name] != right[name]:
-            what = f"{operator} without a joiner: {name!r} is {left[name]} on one side and {right[name]} on the other"
+        mine, theirs = left[name], right[names[name]]
+        if missing and mine != theirs:
+            what = f"{operator} without a joiner: {name!r} is {mine} on one side and {theirs} on the other"
             raise _refusal(operator, what, 'write on_merge=cs.prefixed("…_"), or pass a joiner')
-        kept = _field(first, name)
+        sides = {"left": _field("left", name), "right": _field("right", names[name])}
+        kept = sides[first]
         if missing:
-            kept = pl.when(pl.col(first).is_null()).then(_field(second, name)).otherwise(kept).alias(name)
-        columns.append(kept)
+            kept = pl.when(pl.col(first).is_null()).then(sides[second]).otherwise(kept)
+        columns.append(kept.alias(name))
     columns += [_field("right", name).alias(new) for new, name in names.items() if new not in both]
     return pl.struct(*columns)
+
+
+def _are_one(kind: pl.DataType, other: pl.DataType) -> bool:
+    """Whether values of both types may be the same key."""
+    return kind == other or (kind.is_integer() and other.is_integer())
 
 
 def _field(side: str, name: str) -> pl.Expr:
@@ -161,9 +195,10 @@ def _field(side: str, name: str) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merges two values of undeclared type; a side that is missing has no fields."""
+    """Merges two values of undeclared type; a side that is missing has no fields. ``key``: as of `_field_of`."""
 
     on_merge: OnMerge
+    key: str | None = None
 
     def __call__(self, left: Any, right: Any) -> dict[str, Any]:
         mine, theirs = fields_of_value(left), fields_of_value(right)
@@ -172,12 +207,18 @@ class Merge:
         both = [name for name in mine if name in theirs]
         if self.on_merge == "keep-left":
             return {**mine, **theirs, **{name: mine[name] for name in both}}
+        if self._is_one_key(both) and mine[both[0]] == theirs[both[0]]:
+            return {**mine, **{name: value for name, value in theirs.items() if name not in mine}}
         if both and self.on_merge != "keep-right":
             raise ValueError(
                 f"both sides have the field {', '.join(map(repr, both))}: "
                 'write on_merge="keep-left", "keep-right" or cs.prefixed("…_"), or pass a joiner'
             )
         return {**mine, **theirs}
+
+    def _is_one_key(self, both: list[str]) -> bool:
+        """Whether the only field of both sides is the key by which they are joined."""
+        return isinstance(self.on_merge, prefixed) and len(both) == 1 and self.key in (both[0], ANY_FIELD)
 
 
 def merge_rows(left: Any, rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from crossstream.api.types import AsSerde, SerdeField
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
+from crossstream.missing_names import OptionObject
 from crossstream.serdes import Serde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
@@ -58,7 +59,7 @@ def settle_offset_reset(consumed: Any) -> None:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True)
-class Named:
+class Named(OptionObject):
     """The name of an operator, for `describe`, errors, metrics and the state it may keep.
 
     Without one an operator is named by its path (``orders.filter``).
@@ -75,7 +76,7 @@ class Named:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consumed:
+class Consumed(OptionObject):
     """How a topic is read: the serdes of its keys and values, and where to begin.
 
     ``timestamp_extractor(key, value, timestamp)`` returns the timestamp of a record (ms since the epoch, or a
@@ -107,7 +108,7 @@ class Consumed:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Produced:
+class Produced(OptionObject):
     """How a topic is written. Serdes left out are those of the stream, where they are known.
 
     ``partitioner(topic, key, value, num_partitions)`` returns a partition, a list of them (a copy each; an
@@ -131,7 +132,7 @@ class Produced:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Materialized:
+class Materialized(OptionObject):
     """Keeps a table in a store; with ``store`` it can be queried under that name.
 
     Serdes left out are those of the table. The value of a named join or `map_values` without a serde is stored as JSON
@@ -204,7 +205,7 @@ def materialized_of(
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grouped:
+class Grouped(OptionObject):
     """Options of a grouping: the serdes of its keys and values where they are unknown, and its name.
 
     >>> from crossstream import serdes
@@ -223,7 +224,7 @@ class Grouped:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repartitioned:
+class Repartitioned(OptionObject):
     """Moves the records of a stream to the partitions of their keys, now.
 
     ``key`` is needed where the stream's key serde is unknown (after `map`, `flat_map`, `select_key`).
@@ -250,7 +251,7 @@ class Repartitioned:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamJoined:
+class StreamJoined(OptionObject):
     """Options of the join of two streams: serdes, a name, and names of its stores.
 
     ``key``: of both streams, ``value`` and ``other_value``: of the left and the right stream, where they are unknown.
@@ -283,7 +284,7 @@ class StreamJoined:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(OptionObject):
     """Options of the join of a stream with a table: serdes, the grace period, a name.
 
     ``key``, ``value``: of the stream, where they are unknown; ``key`` defaults to the table's. ``other_value``: of
@@ -309,7 +310,7 @@ class Joined:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableJoined:
+class TableJoined(OptionObject):
     """Options of a foreign-key join: its name, and partitioners for inputs that are not partitioned by hash.
 
     ``partitioner(key, num_partitions)`` returns the partition of rows of the left table, ``other_partitioner`` of rows
@@ -337,7 +338,7 @@ _BOUNDS = MappingProxyType(
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinWindows:
+class JoinWindows(OptionObject):
     """Which records of two streams are partners: records of one key whose timestamps are close to each other.
 
     The right record may be up to ``before`` older and up to ``after`` newer than the left record, both ends included.

@@ -13,21 +13,26 @@ from crossstream.api.checks import (
     check_headers,
     check_option,
     check_same_keys,
-    function_of,
     needed_key,
+    reference_of,
     settled,
 )
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined, settings_of
+from crossstream.api.types import check_key_type
 from crossstream.columns.changes import Headers
-from crossstream.columns.functions import keyed
+from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
+    Filter,
     JoinKind,
     Node,
+    Peek,
+    Repartition,
+    SelectKey,
     Shape,
     StoreSpec,
     StreamGlobalJoin,
@@ -120,13 +125,16 @@ def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | No
     if not given:
         return windows
     if "within" in given:
-        return JoinWindows.of(to_milliseconds(given["within"], "within", error=TopologyError), grace=grace)
+        within = to_milliseconds(given["within"], "within", error=TopologyError)
+        return JoinWindows.of(f"{within} ms", grace=grace)
     return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
 
 
 def _shared_key(operator: str, left: Node, right: Node, given: Serde | None, setting: str) -> Serde:
     """The key serde of both inputs; one that is known serves both."""
     key = needed_key(operator, left.key, given or (right.key if left.key is None else None), setting)
+    if left.key is None and left.key_type is not None and left.key_type.dtype is not None:
+        check_key_type(operator, f"key of {left.name}", left.key_type.dtype, key, right)
     check_same_keys(operator, left, key, right, "map or select_key turns one kind of key into the other")
     return key
 
@@ -152,7 +160,8 @@ def stream_table_join(
     option = check_option(operator, "joined", joined, Joined)
     option = settings_of(operator, "joined", option, Joined, grace=grace) or Joined()
     stream, table, nodes = left._node, other._node, left._draft.nodes
-    function = joiner_of(operator, kind, joiner, on_merge, {"left": stream, "right": table})
+    by = _selector(nodes, stream)
+    function = joiner_of(operator, kind, joiner, on_merge, {"left": stream, "right": table}, key=by)
     key = _shared_key(operator, stream, table, option.key, "Joined(key=…)")
     agreed(operator, "the rows of its table", table.value, option.other_value, "other_value")
     path = f"{operator}({table.name})"
@@ -173,6 +182,13 @@ def stream_table_join(
         grace=_grace(operator, option, history_of(nodes, table.name), table),
         headers=check_headers(operator, headers),
     )
+
+
+def _selector(nodes: Mapping[str, Node], node: Node) -> Function | None:
+    """What has taken the keys of a stream from its values; None if they are those of its topic, or of other values."""
+    while isinstance(node, Filter | Peek | Repartition):
+        node = nodes[node.parents[0]]
+    return node.mapper if isinstance(node, SelectKey) else None
 
 
 def _grace(operator: str, option: Joined, history: int | None, table: Node) -> int | None:
@@ -218,7 +234,8 @@ def stream_global_join(
     called = joiner.function if isinstance(joiner, keyed) else joiner
     both_keys = callable(called) and required_arguments(called) == 4
     values = ("other_key", *sides) if both_keys else None
-    function = joiner_of(operator, kind, joiner, on_merge, sides, values=values)
+    selector = reference_of(operator, "key_selector", key_selector, *sides.values())
+    function = joiner_of(operator, kind, joiner, on_merge, sides, key=selector, values=values)
     return child(
         left._draft,
         StreamGlobalJoin,
@@ -229,7 +246,7 @@ def stream_global_join(
         value=None,
         value_type=function.returns,
         kind=kind,
-        key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
+        key_selector=selector,
         joiner=function,
         both_keys=both_keys,
         headers=check_headers(operator, headers),

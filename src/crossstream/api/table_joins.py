@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from crossstream.api.checks import check_headers, check_option, check_same_keys, function_of
+from crossstream.api.checks import check_headers, check_option, check_same_keys, reference_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
 from crossstream.api.merging import OnMerge, joiner_of, many_joiner_of
 from crossstream.api.options import Materialized, Named, TableJoined
@@ -63,9 +63,11 @@ def table_join(
         raise _refusal(operator, what, step)
     name = given_name(operator, named)
     option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
-    function = joiner_of(operator, kind, joiner, on_merge, {"left": mine, "right": right})
+    role, given_key = ("foreign_key", foreign_key) if key_selector is None else ("key_selector", key_selector)
+    extractor = None if by_key else reference_of(operator, role, given_key, mine, right)
+    function = joiner_of(operator, kind, joiner, on_merge, {"left": mine, "right": right}, key=extractor)
     path = f"{operator}({right.name})"
-    if by_key:
+    if extractor is None:
         check_same_keys(operator, mine, mine.key, right, "or join by foreign_key=…")
         check_partitions(left._draft.nodes, f"{mine.name}.{path}", (mine.name, right.name))
         result = table_result(operator, mine, function, materialized)
@@ -85,7 +87,6 @@ def table_join(
         assert mine.key is not None
         assert right.key is not None
         key = LeftOrRightSerde(mine.key, right.key)
-    role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
         left._draft,
         ForeignKeyJoin,
@@ -94,7 +95,7 @@ def table_join(
         name or option.name,
         right,
         kind=kind,
-        foreign_key=function_of(operator, role, extractor, {"value": mine}, by_name=True),
+        foreign_key=extractor,
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
         headers=check_headers(operator, headers),
@@ -167,9 +168,7 @@ def join_many(
         kind=kind,
         names=tuple(pairs),
         foreign_keys=tuple(
-            function_of(
-                operator, f"foreign key of {name!r}", foreign_key, {"value": left._node}, by_name=True
-            )
+            reference_of(operator, f"foreign key of {name!r}", foreign_key, left._node, rights[name])
             for name, (_, foreign_key) in pairs.items()
         ),
         **table_result(operator, left._node, function, materialized),

@@ -9,12 +9,13 @@ from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, caller_location
 from crossstream.graph import describe
 from crossstream.graph.nodes import Graph
+from crossstream.missing_names import PointsToNames
 from crossstream.planning.planner import plan_topology
 from crossstream.signatures import check_partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Topology(Graph):
+class Topology(PointsToNames, Graph):
     """A finished topology: nodes by name, parents before children.
 
     ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.

@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream import serdes
+from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
 from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
@@ -182,6 +183,8 @@ def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function
     if isinstance(value_dtype(node), pl.Struct) and name not in ("key", WHOLE):
         return typed(Function(expression=pl.col(name), with_key=True, role=role), operator, role, inputs)
     known = _attributes(getattr(node.value or node.value_type, "type", None))
+    if known is None and value_dtype(node) is not None and not isinstance(value_dtype(node), pl.Struct):
+        known = ()  # text, a number or a list
     if known is not None and name not in known:
         raise _missing(f"the {role} of {operator}", operator, name, sorted(known))
     return Function(call=FieldOf(name), role=role)
@@ -195,14 +198,43 @@ def _attributes(kind: Any) -> Collection[str] | None:
     return names
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldOf:
-    """Returns a field of a dict or an attribute of another object; None if it is missing."""
+def check_refers(operator: str, role: str, function: Function, left: Node, right: Node) -> None:
+    """Refuses (CS-134) a key that a function takes from ``left``, of a type that the keys of ``right`` never have."""
+    dtype = (None if function.returns is None else function.returns.dtype) or _hinted(function, left)
+    if dtype is not None and right.key is not None:
+        check_key_type(operator, role, dtype, right.key, right)
 
-    name: str
 
-    def __call__(self, value: Any) -> Any:
-        return value.get(self.name) if isinstance(value, dict) else getattr(value, self.name, None)
+def check_key_type(operator: str, role: str, dtype: pl.DataType, key: Serde, right: Node) -> None:
+    """Refuses (CS-134) keys of a type that ``key``, the serde of the keys of ``right``, cannot write."""
+    try:
+        calls.encode_series(key, pl.Series([], dtype=dtype))
+    except SerdeError as error:
+        if error.code not in _ABOUT_TYPES:
+            return  # a custom serde may fail without rows
+        raise TopologyError(
+            f"the {role} of {operator} is {dtype}, and the keys of {right.name} are {key.name}: "
+            "no row would find a partner",
+            code="CS-134",
+            where=caller_location(operator),
+            next=f"declare both alike, the keys of {right.name} by key=…; or convert it: in an expression by "
+            "cast(…), or in a function",
+        ) from None
+
+
+def _hinted(function: Function, left: Node) -> pl.DataType | None:
+    """The type that a callable's annotation declares for its result, or a class for its field; None: unknown."""
+    call: Any = function.call
+    try:
+        if isinstance(call, FieldOf):
+            hint = typing.get_type_hints(getattr(left.value or left.value_type, "type", None))[call.name]
+        else:
+            hint = typing.get_type_hints(getattr(call, "__wrapped__", call))["return"]
+    except Exception:  # annotations are for readers; one that is not a type is no fault
+        return None
+    kinds = [part for part in typing.get_args(hint) or (hint,) if part is not type(None)]
+    serde = _BY_TYPE.get(kinds[0]) if len(kinds) == 1 and isinstance(kinds[0], type) else None
+    return None if serde is None else serde.dtype
 
 
 def checked_predicate(function: Function, operator: str) -> Function:

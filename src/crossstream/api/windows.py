@@ -16,13 +16,14 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.describe import kind_of
 from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.missing_names import OptionObject
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_refusal
 
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindows:
+class TimeWindows(OptionObject):
     """Windows of one ``size`` that begin every ``advance``; without it they do not overlap (tumbling windows).
 
     A record belongs to each window with ``start <= timestamp < start + size``; starts are multiples of ``advance``.
@@ -58,7 +59,7 @@ class TimeWindows:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlidingWindows:
+class SlidingWindows(OptionObject):
     """A window for each different set of records that are at most ``difference`` apart, both ends included.
 
     >>> SlidingWindows(difference="10 seconds").difference
@@ -78,7 +79,7 @@ class SlidingWindows:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWindows:
+class SessionWindows(OptionObject):
     """Sessions: records of a key belong together as long as no more than ``gap`` passes between two of them.
 
     A session ends at its last record. It is closed when stream time has passed its end by more than ``gap`` plus
@@ -102,7 +103,7 @@ class SessionWindows:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnlimitedWindows:
+class UnlimitedWindows(OptionObject):
     """One window that begins at ``start`` (a timestamp) and never ends. Earlier records belong to none.
 
     >>> UnlimitedWindows().start
@@ -139,7 +140,7 @@ def windows_of(given: object) -> WindowSpec:
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suppressed:
+class Suppressed(OptionObject):
     """How long, and how many, changes of a table are held back. Made by its two class methods.
 
     ``max_records``, ``max_bytes``: what the buffer of one state partition holds at most; None: any number. A buffer

@@ -34,7 +34,7 @@ def main(arguments: Namespace) -> int:
     if arguments.store is None:
         return _list(folder, arguments)
     operation, operands = _operation(arguments.operation)
-    store = open_store(folder, arguments.store, arguments.as_of)
+    store = open_store(folder, arguments.store, arguments.as_of, registry=arguments.registry)
     if operation == "get":
         return _get(store, operands[0], arguments)
     refuse_without("get", "name a key: get KEY", arguments, "as_of_time")

@@ -129,7 +129,10 @@ def _connection_of(arguments: Namespace) -> TopicConnection:
         from crossstream.kafka import KafkaConnection
 
         try:
-            patience = to_milliseconds(arguments.broker_patience, "broker_patience", minimum=1) / 1000
+            patience = (
+                to_milliseconds(arguments.broker_patience, "broker_patience", minimum=1, unclear="refuse")
+                / 1000
+            )
         except ConfigError as error:
             raise of_option(error) from None
         return KafkaConnection(arguments.bootstrap_servers, kafka_settings(arguments), patience)

@@ -179,15 +179,24 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
 
     ``noun``: what they are called in the message. Raises `SerdeError` if no single row is at fault.
     """
+    column, wrong = written(keys, serde)
+    return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
+
+
+def written(values: Values, serde: Serde | None) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
+    """The bytes, null where the serde refuses a row, and the refused rows.
+
+    Raises `SerdeError` if no single row is at fault.
+    """
     try:
-        return keys.wire(serde), []
+        return values.wire(serde), []
     except SerdeError:
         if serde is None:
             raise
-        column, wrong = encoded(keys, serde)
-        if not wrong and not keys.missing().all():
+        column, wrong = encoded(values, serde)
+        if not wrong and not values.missing().all():
             raise
-        return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
+        return column, wrong
 
 
 def _wrong_type(noun: str, error: SerdeError) -> SerdeError:

@@ -1,7 +1,7 @@
 """Keys and values as the columns of a table in a lakehouse: the fields of a struct become columns.
 
     key      a column named by the user; of a struct its fields, those of structs inside it too
-    value    its fields; of another type the column ``value``
+    value    its fields, without those that the user names as the key; of another type the column ``value``
     time     if asked for, the timestamp of the record
 
 Delta and Iceberg have fewer types than Polars: integers have a sign, and times are in microseconds.
@@ -9,6 +9,7 @@ Delta and Iceberg have fewer types than Polars: integers have a sign, and times 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -16,9 +17,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import last_per_key
+from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 
 Format: TypeAlias = Literal["delta", "iceberg"]
@@ -26,6 +28,8 @@ Format: TypeAlias = Literal["delta", "iceberg"]
 
 DELETED = "__deleted"
 """The column of changes that says which rows are gone; tables do not have it."""
+KEY = "key"
+"""The column of keys that have no other name."""
 VALUE = "value"
 """The column of values that are no structs."""
 TIME = pa.timestamp("us", tz="UTC")
@@ -63,10 +67,14 @@ class NoSuchColumn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table: ``keys`` are those of the key, of which there may be none."""
+    """The columns of a table: ``keys`` are those of the key, of which there may be none.
+
+    ``shared``: those that are fields of the value, too.
+    """
 
     schema: pa.Schema
     keys: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
 
 def layout_of(
@@ -78,9 +86,10 @@ def layout_of(
 ) -> Layout:
     """The columns of records of these types. ``keys``: names for those of the key; None: those of its fields, or "key".
 
-    Raises `NoSuchColumn`.
+    A name other than "key" that is a field of the value, too, is one column. Raises `NoSuchColumn`.
     """
-    key_fields = [] if key is None or keys == () else list(_leaves("key", _arrow_of(key)))
+    key_fields = [] if key is None or keys == () else list(_leaves(KEY, _arrow_of(key)))
+    named = set(keys or ()) - {KEY}
     if keys is None:
         keys = [field.name for field in key_fields]
     elif keys and len(keys) != len(key_fields):
@@ -90,7 +99,17 @@ def layout_of(
         )
     fields = [field.with_name(name) for field, name in zip(key_fields, keys or (), strict=False)]
     whole = _arrow_of(value)
-    fields += list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    of_value = list(whole) if pa.types.is_struct(whole) else [pa.field(VALUE, whole)]
+    shared = tuple(field.name for field in of_value if pa.types.is_struct(whole) and field.name in named)
+    types = {field.name: table_type(form, field.type, field.name) for field in fields}
+    for field in of_value:
+        kind = table_type(form, field.type, field.name)
+        if field.name not in shared:
+            fields.append(field)
+        elif not (types[field.name] == kind or _are_whole(types[field.name], kind)):
+            raise NoSuchColumn(
+                f"there are two columns {field.name!r}: the key is {types[field.name]}, and the field {kind}"
+            )
     fields = [pa.field(field.name, table_type(form, field.type, field.name)) for field in fields]
     if timestamp is not None:
         fields.append(pa.field(timestamp, TIME))
@@ -98,9 +117,13 @@ def layout_of(
     twice = sorted({field.name for field in fields if names_.count(field.name.lower()) > 1})
     if twice:
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
-    if not fields or DELETED in names_:
-        raise NoSuchColumn(f"there must be a column, and none named {DELETED!r}")
-    return Layout(pa.schema(fields), tuple(keys))
+    if not fields or "" in names_ or DELETED in names_:
+        raise NoSuchColumn(f"there must be a column, none without a name, and none named {DELETED!r}")
+    return Layout(pa.schema(fields), tuple(keys), shared)
+
+
+def _are_whole(*kinds: pa.DataType) -> bool:
+    return all(pa.types.is_integer(kind) for kind in kinds)
 
 
 def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
@@ -129,22 +152,69 @@ def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
 def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upserts: bool) -> pa.Table:
     """Records as rows of the table; ``upserts``: the last change of each key, and the column `DELETED`.
 
+    Keys are equal if their columns are, whatever their bytes: 0.0 and -0.0 are one key, NaN is one, and so are two
+    JSON texts of the same fields.
+
     Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds.
     """
     if upserts:
-        changes = changes.take(np.sort(last_per_key(changes, changes.hashes(), np.arange(changes.rows))))
-    columns = [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
-    value = _array_of(changes.value)
-    columns += value.flatten() if pa.types.is_struct(value.type) else [value]
+        changes = _last_per_row(by_arrival(changes), layout)
     fields = [field for field in layout.schema if field.name != timestamp]
-    cast = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    cast = [
+        column.cast(field.type) for column, field in zip(flat_columns(changes, layout), fields, strict=True)
+    ]
+    if upserts:
+        cast[: len(layout.keys)] = map(_comparable, cast[: len(layout.keys)])
     if timestamp is not None:
         cast.append(pa.array(changes.ts * 1000, pa.int64()).cast(TIME))
     schema = layout.schema
     if upserts:
-        cast.append(value.is_null())
+        cast.append(pa.array(changes.value.missing()))
         schema = schema.append(pa.field(DELETED, pa.bool_()))
     return pa.table(cast, schema=schema.with_metadata({_KEYS: "\n".join(layout.keys)}))
+
+
+def flat_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    """The columns of the key, if there are any, and those of the value, in their own types."""
+    fields = _fields(_array_of(changes.value))
+    return [*_key_columns(changes, layout), *(column for name, column in fields if name not in layout.shared)]
+
+
+def other_keys(changes: Changes, layout: Layout) -> Iterator[tuple[int, str, object, object]]:
+    """(row, column, key, field) where a column is the key and a field, and the two differ. A null says nothing."""
+    if not layout.shared:
+        return
+    keys = dict(zip(layout.keys, _key_columns(changes, layout), strict=True))
+    for name, field in _fields(_array_of(changes.value)):
+        if name in layout.shared:
+            differ = pc.not_equal(keys[name], field.cast(keys[name].type, safe=False))
+            for row in np.flatnonzero(pc.fill_null(differ, False).to_numpy(zero_copy_only=False)).tolist():
+                yield row, name, keys[name][row].as_py(), field[row].as_py()
+
+
+def _fields(value: pa.Array) -> list[tuple[str, pa.Array]]:
+    """The columns of values, with their names."""
+    if not pa.types.is_struct(value.type):
+        return [(VALUE, value)]
+    return list(zip(value.type.names, value.flatten(), strict=True))
+
+
+def _key_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    return [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
+
+
+def _comparable(key: pa.Array) -> pa.Array:
+    """The column of a key, in which equal values have equal bits: 0.0 also for -0.0, and one NaN."""
+    if not pa.types.is_floating(key.type):
+        return key
+    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))
+
+
+def _last_per_row(changes: Changes, layout: Layout) -> Changes:
+    """The last change of each row of the table; ``changes`` in arrival order."""
+    keys = pl.DataFrame({str(n): pl.Series(c) for n, c in enumerate(_key_columns(changes, layout))})
+    last = keys.with_row_index("row").unique(keys.columns, keep="last", maintain_order=True)["row"]
+    return changes if len(last) == changes.rows else changes.take(last.cast(pl.Int64).to_numpy())
 
 
 def keys_of(rows: pa.Table) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
+from crossstream.columns.field_of import FieldOf, names_in
+from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.operators.global_join.kernel import History
@@ -32,6 +34,7 @@ from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.runtime.bad_records import Failures, Part
 from crossstream.runtime.batch import Batch, Output, Report, Settings
+from crossstream.runtime.missing_fields import LookUp
 from crossstream.runtime.stores import GlobalTables
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
@@ -44,7 +47,9 @@ SomeKey = Callable[[], Values | None]
 """Returns a key of a side; None for a side without rows."""
 
 _LONGEST = 100
-"""Characters of a key that is shown."""
+"""Characters of a key, or of a name, that is shown."""
+_MANY = 20
+"""Names of fields that are shown."""
 
 
 @dataclass(slots=True)
@@ -229,6 +234,20 @@ class Runner:
             self.task.report.count_out(node.name, changes.rows)
             yield self.out(), changes
 
+    def note_field(self, function: Function | None, changes: Changes) -> None:
+        """Reports whether the field is there that a text names as ``function``."""
+        call = None if function is None else function.call
+        if function is None or not isinstance(call, FieldOf):
+            return
+        there = np.flatnonzero(~changes.value.missing())
+        if not len(there):
+            return
+        first = changes.value.take(there[:1]).objects()[0]
+        look_up = LookUp(call.name, found=1)
+        if not (call.is_in(first) or any(map(call.is_in, changes.value.take(there).objects()))):
+            look_up = LookUp(call.name, missing=len(there), there=_fields(first))
+        self.task.report.note_field(f"{self.step.node}: {function.role}", look_up)
+
     def report_asked(self, asked: Asked, left: SomeKey, right: SomeKey, name: str | None = None) -> None:
         """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
         operator, report = name or self.step.node, self.task.report
@@ -237,6 +256,11 @@ class Runner:
         if self.task.batch.wants_keys and not asked.matched:
             left_key, right_key = (None if key is None else shown(key) for key in (left(), right()))
             report.note_keys({operator: (left_key, right_key)})
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    """The names of fields, as they are shown."""
+    return tuple(name[:_LONGEST] for name in names_in(value)[:_MANY])
 
 
 def without_marks(changes: Changes) -> Changes:

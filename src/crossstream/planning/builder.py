@@ -104,7 +104,8 @@ class PlanBuilder:
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
         if isinstance(node, graph.GroupTable):
-            self.wants_old.update(node.parents)
+            if not self.versioned(self.topology[node.parents[0]]):
+                self.wants_old.update(node.parents)
             self.wants_changelog.update(node.parents)
             return
         if node.shape != "table" or self.knows_old(node):

@@ -79,6 +79,7 @@ class MaterializeStep(Step):
 
     ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
     table, this one counts refused rows. ``null_key_reason``: the reason under which refused null keys are counted.
+    ``latest``: of a table with versions it keeps the latest ones only.
     """
 
     store: str
@@ -86,6 +87,7 @@ class MaterializeStep(Step):
     changelog: str | None = None
     null_key_reason: str | None = None
     counts: bool = True
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

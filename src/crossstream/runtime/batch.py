@@ -15,6 +15,7 @@ from crossstream.columns.order import OFFSET_BITS
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Shape
+from crossstream.runtime.missing_fields import LookUp, MissingFields
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
 from crossstream.topics import OffsetRange, RangeReader
@@ -81,7 +82,8 @@ class Report:
     ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
     ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
     found a partner, and that found none. ``fan_out``: the most left rows that one change of a right row met, by
-    join. ``keys``: of joins where none did, a key of each side.
+    join. ``keys``: of joins where none did, a key of each side. ``looked_up``: fields that texts name, by operator and
+    role.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     """
 
@@ -98,6 +100,7 @@ class Report:
     unmatched: dict[str, int] = field(default_factory=dict)
     fan_out: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
+    looked_up: dict[str, LookUp] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
@@ -125,6 +128,9 @@ class Report:
             known = self.keys.get(operator, (None, None))
             self.keys[operator] = (left or known[0], right or known[1])
 
+    def note_field(self, key: str, look_up: LookUp) -> None:
+        self.looked_up.setdefault(key, LookUp(look_up.name)).add(look_up)
+
     def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
         for reason, rows in reasons.items():
             if rows:
@@ -147,6 +153,8 @@ class Report:
         self.state.update(other.state)
         self.due.update(other.due)
         self.note_keys(other.keys)
+        for key, look_up in other.looked_up.items():
+            self.note_field(key, look_up)
         for operator, rows in other.fan_out.items():
             self.note_fan_out(operator, rows)
         for operator, timestamp in other.newest.items():
@@ -261,7 +269,7 @@ _JOINS = (
 
 @dataclass(slots=True)
 class Partnerless:
-    """Watches the joins of an application from its start, and warns once of each whose keys never meet.
+    """Watches the joins of an application from its start, and warns once of each whose keys never meet; and its fields.
 
     ``sides``: of each join, the operators on its left and on its right. ``met``: joins in which a row found a partner.
     ``vain``: rows that found none, since both sides have had keys; ``seen``: has one of each side.
@@ -272,6 +280,7 @@ class Partnerless:
     vain: dict[str, int] = field(default_factory=dict)
     seen: Report = field(default_factory=Report)
     said: dict[str, str] = field(default_factory=dict)
+    fields: MissingFields = field(default_factory=MissingFields)
 
     @classmethod
     def of(cls, topology: Graph) -> Partnerless:
@@ -279,8 +288,9 @@ class Partnerless:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was said of joins in which still no row has found a partner."""
-        return tuple(text for name, text in self.said.items() if name not in self.met)
+        """What was said of joins in which still no row has found a partner, and of fields that no row has."""
+        of_joins = (text for name, text in self.said.items() if name not in self.met)
+        return (*of_joins, *self.fields.warnings)
 
     @property
     def wants_keys(self) -> bool:
@@ -289,6 +299,7 @@ class Partnerless:
 
     def add(self, report: Report) -> None:
         """Takes in what a batch did."""
+        self.fields.add(report.looked_up)
         self.met.update(name for name, rows in report.matched.items() if rows)
         self.seen.note_keys(report.keys)
         for name in sorted(report.unmatched.keys() - self.met):

@@ -33,8 +33,10 @@ from crossstream.serdes.json_shapes import (
     NoColumn,
     Shape,
     StructOf,
+    check_exponents,
     column,
     is_checked,
+    narrowing,
 )
 from crossstream.serdes.serde import Readers
 
@@ -46,7 +48,12 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
         if len(values) <= FEW:
-            series = series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+            plain = msgspec.to_builtins(values, builtin_types=KEPT)
+            if (
+                narrow := narrowing(shape)
+            ) is not None:  # for Decimal("1E-1000000000") Arrow ends the process
+                plain = [None if one is None else narrow(one) for one in plain]
+            series = series_of_plain(plain, shape)
         else:
             series = _series(values, shape)
         if beyond_the_calendar(series):
@@ -87,6 +94,7 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if shape.wire is UUID:
         values = [None if value is None else str(value) for value in values]
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
+        check_exponents(values)
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
 

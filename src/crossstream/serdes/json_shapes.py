@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -21,6 +22,12 @@ KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 
 DECIMAL_DIGITS = (38, 18)
 """Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
+
+DEEPEST_COLUMN = 32
+"""Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""
+
+MOST_DIGITS = 10_000
+"""Zeros that an exponent may stand for: ``1e999999999`` is the text of a number with a billion of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +235,12 @@ def decimal(precision: int, scale: int) -> Leaf:
     return Leaf(pl.Decimal(precision, scale), Decimal, narrow)
 
 
+def check_exponents(values: Iterable[Decimal | None]) -> None:
+    """Raises ValueError for decimals that are far from all columns: for some of them Arrow ends the process."""
+    if any(value is not None and abs(value.adjusted()) > MOST_DIGITS for value in values):
+        raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
+
+
 FLOAT64 = Leaf(pl.Float64(), float)
 STRING = Leaf(pl.String(), str)
 BOOLEAN = Leaf(pl.Boolean(), bool)
@@ -304,6 +317,7 @@ def schema_name(dtype: pl.DataType) -> str:
 Narrow = Callable[[Any], Any]
 
 
+@lru_cache(maxsize=512)
 def narrowing(shape: Shape) -> Narrow | None:
     """A function from a plain value of the shape (never None) to what the column holds; None: nothing to do.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Sequence
+import typing
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 import msgspec.inspect as mi
@@ -48,6 +49,7 @@ from crossstream.serdes.json_shapes import (
     struct_dtype,
 )
 from crossstream.serdes.json_types import (
+    Scales,
     add_defaults,
     classes_in,
     derives_values,
@@ -60,6 +62,7 @@ from crossstream.serdes.json_types import (
     read_type,
     type_name,
     unfit_for_keys,
+    with_scales,
 )
 from crossstream.serdes.serde import NO_READER, Readers, Serde
 
@@ -88,12 +91,18 @@ def json(type: Any = None) -> Serde:
     return TypedJson(type)
 
 
+def scaled(serde: TypedJson, scales: Mapping[str, int]) -> TypedJson:
+    """The serde whose columns of Decimals have these digits after the point, by the paths of the fields."""
+    return TypedJson(Annotated[serde.type, Scales(tuple(sorted(scales.items())))])
+
+
 @dataclass(frozen=True, slots=True)
 class TypedJson:
     """JSON of a Python type. Objects are what msgspec decodes for it.
 
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
-    `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
+    `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18), or with the
+    scale of `Meta(extra={"scale": 2})`,
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
     what it cannot hold, such as an int of 65 bits. NaN and infinities are refused when they are written (CS-403): JSON
@@ -237,6 +246,8 @@ class Reading(NamedTuple):
 @lru_cache(maxsize=256)
 def reading_of(kind: Any) -> Reading:
     node = mi.type_info(kind)
+    for scales in (one for one in typing.get_args(kind) if isinstance(one, Scales)):
+        node = with_scales(node, dict(scales.by_path))
     layout = read_record(node)
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)

@@ -42,9 +42,51 @@ Read = tuple["Shape | NoColumn", bool]
 
 _RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 
+SCALE = "scale"
+"""In the ``extra`` of msgspec's `Meta` of a Decimal: the digits after the point."""
+
+
+def is_scale(given: object) -> bool:
+    """Whether a column of Decimals may have so many digits after the point."""
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= DECIMAL_DIGITS[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scales:
+    """In the metadata of an annotated type: the digits after the point of Decimals in it, by their paths."""
+
+    by_path: tuple[tuple[str, int], ...]
+
+
+def with_scales(node: Any, scales: Mapping[str, int], path: str = "") -> Any:
+    """The type with the scales of Decimals in it. A path is names with points between; lists have none."""
+    if isinstance(node, mi.DecimalType) and path in scales:
+        return mi.Metadata(node, extra={SCALE: scales[path]})
+    if not any(f"{one}.".startswith(f"{path}." if path else "") for one in scales):
+        return node
+    if isinstance(node, mi.UnionType):
+        return msgspec.structs.replace(
+            node, types=tuple(with_scales(one, scales, path) for one in node.types)
+        )
+    if isinstance(node, mi.ListType | mi.VarTupleType):
+        return msgspec.structs.replace(node, item_type=with_scales(node.item_type, scales, path))
+    if not isinstance(node, _RECORDS):
+        return node
+    below = f"{path}." if path else ""
+    fields = [
+        msgspec.structs.replace(one, type=with_scales(one.type, scales, below + one.encode_name))
+        for one in node.fields
+    ]
+    return msgspec.structs.replace(node, fields=tuple(fields))
+
 
 def read_type(node: mi.Type, within: tuple[type, ...] = ()) -> Read:
     """The shape of a type. ``within``: the classes around it, to notice recursion."""
+    if isinstance(node, mi.Metadata):
+        scale: Any = (node.extra or {}).get(SCALE)
+        if isinstance(node.type, mi.DecimalType) and is_scale(scale):
+            return leaves.decimal(DECIMAL_DIGITS[0], scale), False
+        return read_type(node.type, within)
     if isinstance(node, mi.UnionType):
         return _union(node, within)
     if isinstance(node, mi.NoneType):

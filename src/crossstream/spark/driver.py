@@ -42,6 +42,8 @@ from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 _logger = logging.getLogger("crossstream.spark")
+_FRAMES = "frames"
+"""The folder of the checkpoint of Spark's query."""
 _story = logging.getLogger("crossstream")
 """A line for each start, recovery, batch and stop of an application."""
 
@@ -155,7 +157,8 @@ class Engine:
 
     @property
     def _checkpoint(self) -> Path:
-        return self.state.here / "frames"
+        self.state.storage(_FRAMES)  # refuses a link
+        return self.state.here / _FRAMES
 
     def _rescale(self, force: bool = False) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from crossstream.config import StreamsConfig
@@ -17,17 +19,23 @@ from crossstream.notebook import html_note, html_table, html_title
 from crossstream.runtime.batch import Partnerless, Report
 from crossstream.signatures import deferred_kind, fits_call
 
+logger = logging.getLogger("crossstream.sources")
+
+_SECONDS = (1_000_000, int(datetime(1980, 1, 1, tzinfo=timezone.utc).timestamp() * 1000))
+"""Timestamps in ms from which on, and before which, they are more likely seconds; tests count in smaller numbers."""
+
 
 @dataclass(slots=True)
 class Account:
     """What an application has done since its start, and what it holds.
 
-    ``sources``: the nodes whose records count; ``state``: (rows, bytes) held, by ``store/partition``; ``due``: when
-    the next timer on the clock fires (ms; 0: there is none), the same way.
+    ``sources``: the nodes whose records count; ``read``: those that have had records; ``state``: (rows, bytes) held, by
+    ``store/partition``; ``due``: when the next timer on the clock fires (ms; 0: there is none), the same way.
     """
 
     sources: frozenset[str]
     partnerless: Partnerless
+    read: set[str] = field(default_factory=set)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     total_rows: int = 0
@@ -44,6 +52,9 @@ class Account:
         self.state.update(report.state)
         self.due.update(report.due)
         self.partnerless.add(report)
+        for source in sorted((report.newest.keys() & self.sources) - self.read):
+            self.read.add(source)
+            _warn_of_seconds(source, report.newest[source])
         for key, number in report.dropped.items():
             self.total_dropped[key] = self.total_dropped.get(key, 0) + number
 
@@ -81,6 +92,18 @@ class Account:
 
     def _read(self, report: Report) -> int:
         return sum(report.rows_in.get(name, 0) for name in self.sources)
+
+
+def _warn_of_seconds(source: str, newest: int) -> None:
+    """Where all records that a source reads first are from before 1980: seconds are taken as milliseconds."""
+    if _SECONDS[0] <= newest < _SECONDS[1]:
+        logger.warning(
+            "%s: its first records end at %s (timestamp %d): timestamps are milliseconds since the epoch. If these "
+            "are seconds, give Consumed(timestamp_extractor=lambda key, value, timestamp: 1000 * timestamp)",
+            source,
+            datetime.fromtimestamp(newest // 1000, timezone.utc).date(),
+            newest,
+        )
 
 
 def check_listener(listener: Callable[[Progress], None]) -> None:

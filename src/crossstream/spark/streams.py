@@ -20,6 +20,7 @@ from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.errors import ConfigError, CrossStreamError, caller_location
 from crossstream.metrics.observation import Progress, Running
+from crossstream.missing_names import PointsToNames
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
@@ -44,7 +45,7 @@ IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
 """Pause between two looks for new records, at first and after some seconds without any."""
 
 
-class SparkStreams:
+class SparkStreams(PointsToNames):
     """Runs a topology on Spark. A context manager.
 
     ``spark``: a session to run in, which is checked and used unchanged; None makes one with the right settings, which

@@ -33,8 +33,8 @@ from crossstream.storage.manifest import (
     SegmentRef,
     lost,
     map_run,
-    read_manifest,
     read_run,
+    read_version,
     write_manifest,
     write_run,
 )
@@ -170,15 +170,18 @@ def load_version(
     storage: Storage, layout: Layout, name: str, opened: dict[str, Run] | None = None
 ) -> Version:
     """Opens the version that a manifest describes. ``opened``: run files already open, by name; completed here."""
-    manifest = read_manifest(storage, name, layout.kind)
+    manifest = read_version(storage, name, layout.kind)
     runs = {} if opened is None else opened
 
     def segment(ref: SegmentRef) -> Segment:
         whole = runs.get(ref.file)  # once: another thread may drop it
         if whole is None:
             whole = runs[ref.file] = read_run(storage, ref)
-        if tuple(whole.columns) != layout.names:
+        if not layout.fits(whole.columns) or whole.lacks_keys:
             raise lost(f"the run file {ref.file} has other columns than a {layout.kind} store")
+        h = whole["h"]
+        if not ref.start < ref.stop <= whole.rows or (h[ref.start], h[ref.stop - 1]) != (ref.low, ref.high):
+            raise lost(f"the run file {ref.file} has not the rows {ref.start} to {ref.stop} of the manifest")
         return Segment(whole.slice(ref.start, ref.stop), ref)
 
     parts = tuple(

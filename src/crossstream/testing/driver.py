@@ -23,6 +23,7 @@ from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
+from crossstream.missing_names import PointsToNames
 from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of, store_named
@@ -56,7 +57,7 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     )
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(PointsToNames):
     """Runs a topology on records that a test pipes in; a context manager.
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
@@ -106,7 +107,9 @@ class TopologyTestDriver:
         self._pending = 0
         self._clock = 0
         self._idle_after = (
-            None if idle_after is None else to_milliseconds(idle_after, "idle_after", minimum=1)
+            None
+            if idle_after is None
+            else to_milliseconds(idle_after, "idle_after", minimum=1, unclear="take")
         )
         self._failed = False
         self._totals = Report()
@@ -167,7 +170,7 @@ class TopologyTestDriver:
         self._topic(topic)
 
         start = to_timestamp(start_timestamp, "start_timestamp")
-        advance = to_milliseconds(auto_advance, "auto_advance")
+        advance = to_milliseconds(auto_advance, "auto_advance", unclear="take")
         key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
         return TestInputTopic(partial(self._pipe, topic), key, value, start, advance, self._partitions)
 
@@ -207,7 +210,7 @@ class TopologyTestDriver:
         it moves the stream time of operators that wait.
         """
         self.commit()
-        self._clock += to_milliseconds(duration)
+        self._clock += to_milliseconds(duration, unclear="take")
         if self._idle_after is not None or any(part.timers for part in self.plan.parts):
             self._run_batch()
 

@@ -18,6 +18,7 @@ from crossstream.durations import (
     to_timestamp,
 )
 from crossstream.errors import ConfigError, SerdeError, caller_location, utf8_safe
+from crossstream.missing_names import PointsToNames
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
@@ -63,7 +64,7 @@ def _as_tuples(headers: Any) -> Any:
     return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in headers)
 
 
-class TestInputTopic:
+class TestInputTopic(PointsToNames):
     """Pipes records into a topic of the topology. Made by `TopologyTestDriver.create_input_topic`.
 
     A record without a timestamp gets the time of the topic's own clock, which starts at ``start`` (ms) and then
@@ -124,7 +125,7 @@ class TestInputTopic:
 
     def advance_time(self, duration: Duration) -> None:
         """Moves the topic's clock."""
-        self._clock += to_milliseconds(duration)
+        self._clock += to_milliseconds(duration, unclear="take")
 
     def _times(self, given: list[Any]) -> list[int]:
         """Timestamps in ms; None gets the topic's clock, which moves only if all are valid."""
@@ -210,7 +211,7 @@ def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
         raise
 
 
-class TestOutputTopic:
+class TestOutputTopic(PointsToNames):
     """Reads what the topology wrote to a topic. Made by `TopologyTestDriver.create_output_topic`.
 
     Several of one topic share their position, as in Kafka's driver: each record comes out once.

@@ -159,14 +159,19 @@ class LiveSource(Source):
 class FolderSource(Source):
     """A state folder: what an application with the page wrote there last, or what its commits say.
 
-    ``explain``, ``drawing``: of the application, where its file is known.
+    ``explain``, ``drawing``: of the application, where its file is known. ``registry``: see `open_store`.
     """
 
     def __init__(
-        self, state: StateRoot, explain: Explain | None = None, drawing: Drawing | None = None
+        self,
+        state: StateRoot,
+        explain: Explain | None = None,
+        drawing: Drawing | None = None,
+        registry: str | None = None,
     ) -> None:
         super().__init__(state, explain)
         self._drawing = drawing
+        self._registry = registry
         self._known: tuple[int, Observation] | None = None
         application_of(state)
 
@@ -194,7 +199,7 @@ class FolderSource(Source):
             return b"null"
 
     def open(self, name: str, as_of: int | None) -> StoreReader:
-        return open_store(self.state, name, as_of)
+        return open_store(self.state, name, as_of, registry=self._registry)
 
     def _last(self) -> Observation | None:
         try:

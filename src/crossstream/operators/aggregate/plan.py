@@ -18,6 +18,7 @@ from crossstream.planning.plan import (
     REFUSED_ROWS,
     SESSIONS,
     WINDOWED,
+    Flow,
     StoreDef,
     aggregates,
 )
@@ -30,6 +31,8 @@ from crossstream.storage.sorted_run import Layout
 def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
     """Where the rows of the table are; they are moved to their groups by what aggregates them."""
     parent = builder.flow(node.parents[0])
+    if builder.versioned(builder.topology[node.parents[0]]):
+        parent = _latest_rows(builder, node, parent)
     builder.flow_of(node, node.name, parent.round)
     builder.steps.append(
         GroupTableStep(
@@ -47,6 +50,30 @@ def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
             ),
         )
     )
+
+
+def _latest_rows(builder: PlanBuilder, node: GroupTable, flow: Flow) -> Flow:
+    """The rows that a table with versions has now, each with the row before: versions do not forward old rows.
+
+    A version behind a newer one is no change of them (KIP-914).
+    """
+    number = builder.earliest(flow)
+    store = builder.own_store(node, "latest", KEY_VALUE, number, flow.key, flow.value)
+    net = builder.add(replace(flow, name=inner(store.name, "changes"), round=number, routed=True))
+    every = builder.add(replace(net, name=inner(store.name, "every change")))
+    builder.steps.append(
+        MaterializeStep(
+            node=node.name,
+            round=number,
+            inputs=(builder.arrive(flow, number, node),),
+            output=net.name,
+            store=store.name,
+            old=True,
+            changelog=every.name,
+            latest=True,
+        )
+    )
+    return every
 
 
 def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:

@@ -89,6 +89,7 @@ class GroupTableRunner(Runner):
         """Under the keys of their groups; without null keys and values, which belong to none."""
         node: graph.GroupTable = self.node
         made, failures = (select_key if node.selects else map_records)(half, node.mapper)
+        self.note_field(node.mapper, half)
         if failures:
             self.task.failures.failed(node, half, failures)
         return made.where(~made.key.missing() & ~made.value.missing())

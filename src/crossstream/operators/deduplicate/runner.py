@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.evaluate import evaluate
+from crossstream.columns.evaluate import Failure, evaluate, written
 from crossstream.columns.order import running_maximum
 from crossstream.columns.values import Values
+from crossstream.errors import SerdeError
 from crossstream.graph import nodes as graph
 from crossstream.operators.deduplicate.kernel import first_ones
 from crossstream.operators.runner import Emitted, Runner
@@ -30,14 +31,29 @@ class IdentifyRunner(Runner):
     def accept(self, flow: str, changes: Changes) -> None:
         node: graph.Deduplicate = self.task.node(self.step.node)
         assert node.identity is not None
+        taken, sent = self.task.flow(flow), self.task.flow(self.out())
+        # From here on records have no key of their own to be reported under.
+        changes = self.writable(self.writable(changes, "key", taken.key), "value", sent.value)
         outcome = evaluate(node.identity, changes.key, value=changes.value)
-        own = changes.key.wire(self.task.flow(self.step.inputs[0]).key)
-        found = replace(changes, key=outcome.values, old=None, lost=None, extra={OWN_KEY: own})
-        if outcome.failures:
-            self.task.failures.failed(node, changes, outcome.failures)
-            found = found.without([failure.row for failure in outcome.failures])
+        self.note_field(node.identity, changes)
+        identity, wrong = written(outcome.values, sent.key)
+        failures = [*outcome.failures, *(Failure(row, _no_identity(error)) for row, error in wrong)]
+        own = changes.key.wire(taken.key)
+        key = Values(sent.key, wire=identity)
+        found = replace(changes, key=key, old=None, lost=None, extra={OWN_KEY: own})
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+            found = found.without([failure.row for failure in failures])
         if found.rows:
             self.emit(found)
+
+
+def _no_identity(error: SerdeError) -> SerdeError:
+    return SerdeError(
+        f"what identifies a record cannot be written: {error.what}",
+        code=error.code,
+        next="let key= return text, a number, or another JSON value",
+    )
 
 
 class DeduplicateRunner(Runner):

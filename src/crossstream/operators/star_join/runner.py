@@ -56,7 +56,11 @@ class ReferManyRunner(Runner):
         if left is None:
             flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
-        rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
+        # What cannot be written must not subscribe.
+        left = self.writable(
+            replace(left, old=None, lost=None, extra={}), "value", self.task.flow(self.out()).value
+        )
+        rows = self._rows(node, left)
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
         changed, asks = refer(
             node.names, subscriptions, rows, emit=emit_of(self.step.changelog), bits=self.task.batch.bits
@@ -101,6 +105,7 @@ class ReferManyRunner(Runner):
         for name, function, parent in zip(node.names, node.foreign_keys, node.parents[1:], strict=True):
             extra[reference(name)], wrong = references_of(function, self.task.node(parent).key, left)
             failures += wrong
+            self.note_field(function, left)
         keyed = replace(left, extra=extra)
         if not failures:
             return keyed

@@ -42,6 +42,8 @@ class StatelessRunner(Runner):
         if not self.step.old:
             changes = replace(changes, old=None, lost=None)
         result, failures = apply(node, changes)
+        if isinstance(node, graph.SelectKey | graph.ToStream):
+            self.note_field(node.mapper, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
         if not (isinstance(node, graph.Peek) and node.terminal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal, get_origin
 
 import polars as pl
 
@@ -78,8 +78,8 @@ class Debezium:
 
 @lru_cache(maxsize=256)
 def _stored(row: TypedJson | SchemaJson, registry: RegistrySettings) -> Serde:
-    if isinstance(row, SchemaJson) or row.dtype is None:
-        return row
+    if isinstance(row, SchemaJson) or row.dtype is None or get_origin(row.type) is Annotated:
+        return row  # Avro of a class has no scales
     try:
         made = confluent_avro(registry, row.type)
     except SerdeError:  # Avro has no such type
