@@ -33,7 +33,7 @@ WINDOWS = {
     "sliding": cs.SlidingWindows(difference=4, grace=50),
 }
 MOST = 150
-"""Calls for a record more; a fold of its own for each record makes ten thousand with these aggregates."""
+"""Calls for a record more; a fold of its own for each record makes 20,000 with these aggregates."""
 
 
 def calls(windows: Any, each: bool, records: int) -> int:
