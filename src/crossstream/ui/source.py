@@ -15,7 +15,7 @@ from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
 from crossstream.query.store import StoreReader
-from crossstream.query.text import parse_key, rows_of, rows_of_key, to_plain
+from crossstream.query.text import parse_key, rows_of, rows_of_key, to_plain, whole_number
 from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
@@ -290,7 +290,7 @@ def reason(source: Source, name: str, text: str, place: str, as_of: int | None) 
     """The records that made the row of a key, step by step. ``place``: start and end of a window or session."""
     store = source.open(name, as_of)
     key = parse_key(store.key, text)
-    bounds = [int(one) for one in place.split(",") if one.isdecimal()]
+    bounds = [one for one in map(whole_number, place.split(",")) if one is not None]
     if store.kind in ("window", "session") and len(bounds) == 2:
         key = Windowed(key, *bounds)
     found = source.why(store.name, key, as_of)
