@@ -23,7 +23,7 @@ KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 DECIMAL_DIGITS = (38, 18)
 """Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
-DEEPEST_COLUMN = 32
+DEEPEST_COLUMN = 56
 """Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""
 
 MOST_DIGITS = 10_000
@@ -126,6 +126,18 @@ class Layout:
         if len(fields) < len(self.fields):
             options.pop("forbid_unknown_fields", None)
         return _wire_struct(self.title, fields, options, {field.name for field in fields}.difference(names))
+
+
+def is_too_deep(dtype: Any, levels: int = DEEPEST_COLUMN) -> bool:
+    """Whether more than so many lists and structs are in each other."""
+    if isinstance(dtype, pl.Struct):
+        return levels == 0 or any(is_too_deep(one.dtype, levels - 1) for one in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return levels == 0 or is_too_deep(dtype.inner, levels - 1)
+    return False
+
+
+TOO_DEEP = NoColumn(f"a type of more than {DEEPEST_COLUMN} lists and structs in each other")
 
 
 def column(field: Field) -> Shape:
@@ -329,6 +341,12 @@ def narrowing(shape: Shape) -> Narrow | None:
         item = narrowing(shape.item)
         return None if item is None else lambda values: [None if one is None else item(one) for one in values]
     return _struct_narrowing(shape)
+
+
+def narrowed(values: list[Any], shape: Shape) -> list[Any]:
+    """Plain values, or nulls, as the column holds them: for some decimals Arrow would end the process."""
+    narrow = narrowing(shape)
+    return values if narrow is None else [None if one is None else narrow(one) for one in values]
 
 
 def _struct_narrowing(shape: StructOf) -> Narrow | None:

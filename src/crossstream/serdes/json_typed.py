@@ -38,10 +38,12 @@ from crossstream.serdes.json_rows import (
 )
 from crossstream.serdes.json_shapes import (
     KEPT,
+    TOO_DEEP,
     Layout,
     NoColumn,
     Shape,
     StructOf,
+    is_too_deep,
     optional,
     read_schema,
     rows_of,
@@ -82,6 +84,8 @@ def json(type: Any = None) -> Serde:
         return UntypedJson()
     dtype = struct_dtype(type)
     if dtype is not None:
+        if is_too_deep(dtype):
+            raise refusals.unusable_type(type, TOO_DEEP.reason)
         read_schema(dtype)
         return SchemaJson(dtype)
     _check_type(type)
