@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_bounds import check_exponents
 from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -33,7 +34,6 @@ from crossstream.serdes.json_shapes import (
     NoColumn,
     Shape,
     StructOf,
-    check_exponents,
     column,
     is_checked,
     narrowed,

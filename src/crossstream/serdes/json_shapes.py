@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
@@ -22,12 +22,6 @@ KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 
 DECIMAL_DIGITS = (38, 18)
 """Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
-
-DEEPEST_COLUMN = 56
-"""Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""
-
-MOST_DIGITS = 10_000
-"""Zeros that an exponent may stand for: ``1e999999999`` is the text of a number with a billion of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +120,6 @@ class Layout:
         if len(fields) < len(self.fields):
             options.pop("forbid_unknown_fields", None)
         return _wire_struct(self.title, fields, options, {field.name for field in fields}.difference(names))
-
-
-def is_too_deep(dtype: Any, levels: int = DEEPEST_COLUMN) -> bool:
-    """Whether more than so many lists and structs are in each other."""
-    if isinstance(dtype, pl.Struct):
-        return levels == 0 or any(is_too_deep(one.dtype, levels - 1) for one in dtype.fields)
-    if isinstance(dtype, pl.List | pl.Array):
-        return levels == 0 or is_too_deep(dtype.inner, levels - 1)
-    return False
-
-
-TOO_DEEP = NoColumn(f"a type of more than {DEEPEST_COLUMN} lists and structs in each other")
 
 
 def column(field: Field) -> Shape:
@@ -245,12 +227,6 @@ def decimal(precision: int, scale: int) -> Leaf:
         return exact
 
     return Leaf(pl.Decimal(precision, scale), Decimal, narrow)
-
-
-def check_exponents(values: Iterable[Decimal | None]) -> None:
-    """Raises ValueError for decimals that are far from all columns: for some of them Arrow ends the process."""
-    if any(value is not None and abs(value.adjusted()) > MOST_DIGITS for value in values):
-        raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
 
 
 FLOAT64 = Leaf(pl.Float64(), float)

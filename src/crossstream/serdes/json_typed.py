@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
+from crossstream.serdes.json_bounds import TOO_DEEP, is_too_deep
 from crossstream.serdes.json_columns import (
     Columns,
     checked,
@@ -38,12 +39,10 @@ from crossstream.serdes.json_rows import (
 )
 from crossstream.serdes.json_shapes import (
     KEPT,
-    TOO_DEEP,
     Layout,
     NoColumn,
     Shape,
     StructOf,
-    is_too_deep,
     optional,
     read_schema,
     rows_of,

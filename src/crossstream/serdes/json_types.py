@@ -24,6 +24,7 @@ import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.serdes import json_shapes as leaves
+from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP, is_too_deep
 from crossstream.serdes.json_rows import Encoder, encoder, sorting_encoder
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -170,8 +171,8 @@ def _literal(values: tuple[Any, ...]) -> Leaf | NoColumn:
 def _part(node: mi.Type, within: tuple[type, ...]) -> Read:
     """As `read_type`, for a type in a list or a struct."""
     shape, nullable = read_type(node, within)
-    if not isinstance(shape, NoColumn) and leaves.is_too_deep(shape.dtype, leaves.DEEPEST_COLUMN - 1):
-        return leaves.TOO_DEEP, nullable
+    if not isinstance(shape, NoColumn) and is_too_deep(shape.dtype, DEEPEST_COLUMN - 1):
+        return TOO_DEEP, nullable
     return shape, nullable
 
 
