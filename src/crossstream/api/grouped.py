@@ -32,6 +32,7 @@ from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
+from crossstream.serdes.json_plain import unnamed
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 
 T = TypeVar("T")
@@ -218,7 +219,9 @@ class _Counting(_Grouping[T]):
         self, named: Any, materialized: Any, store: str | None, value: AsSerde | None, **functions: Any
     ) -> T:
         asked = materialized_of("reduce", materialized, store, value)
-        kept = (asked or Materialized()).value or self._groups.values[0] or self._node.value
+        kept = (asked or Materialized()).value or self._groups.values[0]
+        if kept is None and self._node.value is not None:
+            kept = unnamed(self._node.value)
         value_type = None if kept is not None else self._node.value_type
         return self._table("reduce", named, asked, value=kept, value_type=value_type, **functions)
 
