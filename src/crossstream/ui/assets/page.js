@@ -445,7 +445,7 @@ async function showWhy(times = []) {
   const many = answer.records === 1 ? "1 record" : `${whole.format(answer.records)} records`;
   const head = answer.value === null ? `no row ${key}` : `${key} = ${cut(answer.value)}`;
   const said = [...(answer.ended ? [`It ended: ${answer.ended}`] : []), ...answer.notes];
-  const made = answer.value === null ? "" : answer.exact ? `made by ${many}; without any of them it is another row` : many;
+  const made = answer.value === null ? "" : answer.exact ? `made by ${many}; without any of them it is another row` : `not exact: ${many}`;
   place.replaceChildren(make("h3", {}, `Why ${head}`), make("p", { class: "quiet" }, [made, `after batch ${answer.batch}`].filter(Boolean).join(", ")),
     ...said.map((one) => make("p", { class: "warning" }, one)), make("ul", {}, step(answer.step, new Set())));
 }
