@@ -113,7 +113,8 @@ class StreamsConfig:
                                  that were made again: ``"fail"``, or ``"skip"`` to their beginning
     ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
                                  ``"restart"`` as at a first start
-    ``broker_patience``          duration to wait for an absent broker before failing
+    ``broker_patience``          duration to wait for an absent broker before failing; where it is not set, ten seconds
+                                 at the first start
     ``idle_after``               duration without input after which the clock moves stream time, so that waiting
                                  records come out; None: stream time stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)

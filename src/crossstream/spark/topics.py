@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import fields, replace
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
@@ -71,12 +73,23 @@ class Inputs:
                     next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
                 )
             return
-        known = self.topics.topics()
+        known = self._known(self.topics, found)
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
             self._instance.check(all_partitions(read, known), state, has_commits=found.commit is not None)
+
+    def _known(self, topics: TopicLog, found: Found) -> Mapping[str, int]:
+        """The topics. At a first start the address may be a wrong one, so it is not waited for as long as later."""
+        first = first_patience(self._config) if found.application is None else None
+        if (
+            first is None
+            or (connection := connection_of(replace(self._config, broker_patience=first))) is None
+        ):
+            return topics.topics()
+        with closing(connection.log()) as log:
+            return log.topics()
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
         """Finds the topics, and continues in them where the last batch ended.
@@ -211,6 +224,15 @@ class Inputs:
 
 SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1
 """How long a topic to write to is looked for that is not there, and the pause between two looks."""
+
+
+FIRST_PATIENCE = "10 seconds"
+
+
+def first_patience(config: StreamsConfig) -> str | None:
+    """How long brokers are waited for at a first start; None: as long as the setting says, for it was given."""
+    (usual,) = (field.default for field in fields(StreamsConfig) if field.name == "broker_patience")
+    return FIRST_PATIENCE if config.servers is not None and config.broker_patience == usual else None
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
