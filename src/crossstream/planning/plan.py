@@ -122,6 +122,7 @@ class StoreDef:
     is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
     ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
     a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
+    ``remembered``: how long (ms) rows are still there, and not shown, when they have expired.
     """
 
     name: str
@@ -137,6 +138,7 @@ class StoreDef:
     by_key2: bool = False
     anywhere: bool = False
     window_size: int | None = None
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,9 @@ def grow(
     """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
     save = stores.saver(store, partition, batch)
     history = store.history if store.layout.versioned else None
-    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock, history)
+    after = advance(
+        version, fresh, stream_time, batch, save, early, horizon, clock, history, store.remembered
+    )
     return version if after is version else stores.save(store, partition, after)
 
 

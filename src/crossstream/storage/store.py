@@ -93,32 +93,34 @@ def advance(
     horizon: int = NO_HORIZON,
     clock: int = 0,
     history: int | None = None,
+    remembered: int = 0,
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
     Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
     returns it as a segment. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
-    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time. Returns
-    ``version`` itself if nothing changed.
+    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time.
+    ``remembered``: how long (ms) rows stay that have expired. Returns ``version`` itself if nothing changed.
     """
     segments = tuple(early) if fresh is None or not fresh.rows else (*early, Segment(fresh, fresh=True))
     times = (version.stream_time, version.horizon, version.clock)
     if not segments and (stream_time, horizon, clock) == times:
         return version
     parts, credit = list(version.parts), version.credit
-    expires = horizon > NO_HORIZON
+    oldest = horizon - remembered
+    expires = oldest > NO_HORIZON
     if expires:
-        parts = without_expired(parts, horizon)
+        parts = without_expired(parts, oldest)
     if segments:
         parts.insert(0, Part(segments))
         credit += 4 * parts[0].rows + SEGMENT_ROWS // 8
     most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
     while (job := next_job(parts, most)) is not None:
         parts = job
-    if expires and (place := worn_run(parts, horizon)) is not None:
+    if expires and (place := worn_run(parts, oldest)) is not None:
         parts = marked(parts, place, place + 1)
     since = NO_HORIZON if history is None else stream_time - history
-    parts, credit = _work(parts, credit, save, _keep(horizon, since))
+    parts, credit = _work(parts, credit, save, _keep(oldest, since))
     parts = [_stored_now(part, save) for part in parts]
     return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
 

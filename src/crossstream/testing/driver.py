@@ -40,7 +40,7 @@ from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestReco
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
-_NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
+_NOT_IN_KAFKAS_TOTAL = ("null-key-repartition", "closed-session")
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 

@@ -10,7 +10,7 @@ from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.columns import Parts
 from crossstream.operators.aggregate.folds import PACKED
-from crossstream.operators.aggregate.windows import retention_of
+from crossstream.operators.aggregate.windows import remembered, retention_of
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
@@ -59,6 +59,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
             value=made.value,
             public=name,
             window_size=made.key.size if isinstance(made.key, WindowedSerde) else None,
+            remembered=remembered(node.windows),
         )
     )
     changelog = None

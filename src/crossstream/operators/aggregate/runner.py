@@ -216,7 +216,7 @@ class AggregateRunner(Runner):
                 serde,
                 node.windows,
                 retention=shown,
-                horizon=store.horizon,
+                horizon=store.horizon - store.definition.remembered,
                 final=node.emit_final,
                 column=column,
             )
@@ -229,7 +229,7 @@ class AggregateRunner(Runner):
             sliding.run()
             made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
             store.horizon = max(store.horizon, sliding.oldest)
-        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
         serde = store.definition.value
 

@@ -1,7 +1,8 @@
 """Sessions: records of a key that are at most a gap apart. Source: semantics 3.4, KIP-94.
 
 A record joins the sessions within the gap before and after it, and the store still shows: those that end later than the
-stream time before the record, less the retention. It is dropped if the session that it makes has closed. Sessions
+stream time before the record, less the retention. It is dropped if the session that it makes has closed, and counted
+if it begins one of its own beside a session that is not shown: so these stay in the store for one gap more. Sessions
 are kept by key and end, and those of a key are more than a gap apart.
 
 Where nothing depends on the order of arrival, sessions are merged as intervals, in columns. A key needs its records one
@@ -141,6 +142,7 @@ class Sessions:
             order = ends[those]
             for row in range(firsts[number], firsts[number + 1]):
                 time = times[row]
+                near = bisect_left(order, time - gap)
                 first = stop = bisect_left(order, max(time - gap, hidden[row] + 1))
                 if self.final and hidden[row] == time >= closed[row]:
                     first = stop = self._beside(sessions, order, time, first)
@@ -159,6 +161,7 @@ class Sessions:
                     if log.fail(row, "aggregator", error):
                         continue
                     return
+                log.apart += near < first
                 if start != end or start != time:
                     for one in joined:
                         log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
@@ -178,11 +181,11 @@ class Sessions:
     def _merge(self, fold: MovingFold, want_old: bool) -> Moved:
         rows, held, groups = self.groups.rows, self.held, self.groups
         hard = self._in_order_only(groups.number)
-        number, late = self._components(hard)
+        number, log = self._components(hard)
         mine, theirs = number[: rows.rows], number[rows.rows :]
         kept = np.flatnonzero(mine >= 0)
         if not len(kept):
-            return Moved(_none(rows), None, late, [])
+            return Moved(_none(rows), None, log.late, [])
         components, component = np.unique(mine[kept], return_inverse=True)
         order = np.argsort(component, kind="stable")
         kept, component = kept[order], component[order]
@@ -219,7 +222,7 @@ class Sessions:
         renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
         failures = [failure.at(kept[failure.row]) for failure in folded.failures]
-        return Moved(_in_order(gone.take(lost), made), None, late, failures, repeated)
+        return Moved(_in_order(gone.take(lost), made), None, log.late, failures, repeated, log.apart)
 
     def _before(self, fold: MovingFold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
         """The aggregate that each session begins with."""
@@ -239,12 +242,12 @@ class Sessions:
         extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends}
         return replace(made, value=values, ts=ends, old=None, extra=extra)
 
-    def _components(self, hard: np.ndarray) -> tuple[np.ndarray, int]:
+    def _components(self, hard: np.ndarray) -> tuple[np.ndarray, Log]:
         """A number for each row, then each session of the store, equal where they end up in one session.
 
-        −1: a row that is late. Also the number of late rows. ``hard``: the keys whose records are taken in order.
+        −1: a row that is late. Also the log of ``hard``: the keys whose records are taken in order.
         """
-        rows, held = self.groups.rows, self.held
+        rows, held, log = self.groups.rows, self.held, Log()
         number = self.groups.number
         if len(hard) == len(self.groups.hashes):
             found = np.full(rows.rows + len(held.group), -1)
@@ -252,15 +255,15 @@ class Sessions:
             starts, ends = np.append(rows.ts, held.starts), np.append(rows.ts, held.ends)
             found = self._intervals(np.append(number, held.group), starts, ends)
         if not len(hard):
-            return found, 0
-        steps, log = Components(rows.rows, len(held.group)), Log()
+            return found, log
+        steps = Components(rows.rows, len(held.group))
         self._walk(hard.tolist(), steps.read(held.values), steps, log)
         taken = np.zeros(rows.rows + len(held.group), bool)
         taken[[one.row for one in log.notes]] = True
         taken[rows.rows :] = True
         walked = np.isin(np.append(number, held.group), hard)
         roots = np.where(taken, steps.roots() + len(found), -1)
-        return np.where(walked, roots, found), log.late
+        return np.where(walked, roots, found), log
 
     def _in_order_only(self, number: np.ndarray) -> np.ndarray:
         """The keys whose records have to be taken in order of arrival."""

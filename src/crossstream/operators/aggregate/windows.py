@@ -77,6 +77,11 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     return max(asked or 0, sizes * windows.size + windows.grace)
 
 
+def remembered(windows: WindowSpec | None) -> int:
+    """How long (ms) a window stays that is over: a late record may yet belong to a session, and is counted then."""
+    return windows.size + 1 if windows is not None and windows.kind == "session" else 0
+
+
 Window = tuple[int, int, int]
 """The number of a key, the start and the end."""
 
@@ -107,8 +112,8 @@ class Held:
 class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
-    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
-    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record; ``apart``:
+    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
     then its new row, or the same row of a sliding window twice.
     """
 
@@ -117,6 +122,7 @@ class Moved:
     late: int
     failures: list[Failure]
     repeated: Changes | None = None
+    apart: int = 0
 
 
 class Note(NamedTuple):
@@ -140,6 +146,7 @@ class Log:
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     late: int = 0
+    apart: int = 0
 
     def fail(self, row: int, role: str, error: BaseException) -> bool:
         """Notes a failure; False if no other record may be tried."""
@@ -177,7 +184,7 @@ class Log:
         repeated = None
         if not kept.issuperset(alone):
             repeated = changes.take(np.array(sorted(kept.union(alone)), np.int64))
-        return Moved(final, changes if every else None, self.late, self.failures, repeated)
+        return Moved(final, changes if every else None, self.late, self.failures, repeated, self.apart)
 
     def _changes(self, groups: Groups, steps: Steps) -> Changes:
         names = ("row", "group", "start", "end", "ts")
