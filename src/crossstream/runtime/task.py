@@ -10,6 +10,7 @@ from itertools import chain
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
+from crossstream.columns.stream_time import Highs, Timeline, counting, holding
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.kernel import History
 from crossstream.operators.registry import RUNNERS
@@ -78,6 +79,8 @@ class RoundTask:
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures = field(init=False)
+    _sent_highs: dict[int, list[Highs]] = field(default_factory=dict)
+    _highs: dict[int, list[Highs]] = field(default_factory=dict)
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
@@ -99,7 +102,14 @@ class RoundTask:
         """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
         self._set_up()
-        for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
+        blobs = in_order(self._addressed(blocks))
+        first = len(self.plan.exchanges)
+        self._highs = {
+            number - first: list(map(Highs.of_blob, blobs.pop(number)))
+            for number in sorted(blobs)
+            if number >= first
+        }
+        for number, arrived in enumerate(self._arrived(blobs)):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
@@ -181,10 +191,30 @@ class RoundTask:
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
             store = OpenStore(
-                definition, version.snapshot(), version.stream_time, version.horizon, version.clock
+                definition,
+                version.snapshot(),
+                version.stream_time,
+                version.horizon,
+                version.clock,
+                self._timeline(name, version),
             )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
+
+    def _timeline(self, name: str, version: Version) -> Timeline | None:
+        """Stream time of a store in this batch, from what all tasks sent to all others; None: of no such store."""
+        timed = self.plan.timed.get(name)
+        if timed is None:
+            return None
+        highs = [one for feed in timed.feeds for one in self._highs.get(self.plan.feeds.index(feed), ())]
+        if not highs:
+            return Timeline(version.stream_time, sources=version.sources)
+        batch, silence = self.batch, self.batch.silence
+        clock = batch.clock if silence is None else silence.clock
+        since, after = (0, None) if silence is None else (silence.since, silence.after)
+        known = batch.expected_of(timed.sources)
+        holds = holding(known, version.sources, clock, since, after)
+        return Timeline.of(Highs.together(highs), version.stream_time, version.sources, holds, clock)
 
     def _record(self, store: str, history: History) -> None:
         """Keeps the changes of a global table until the batch is done."""
@@ -206,10 +236,27 @@ class RoundTask:
             self._send(number, exchange, self._writable(others, exchange))
 
     def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
+        for feed in self.plan.fed_by.get(exchange.arrives, ()):
+            rows = counting(changes, self.plan.feeds[feed][1])
+            if rows.rows:
+                partition = self.batch.source_partitions(rows.minor)
+                self._sent_highs.setdefault(feed, []).append(Highs.of(rows, partition))
         for pid, blob in self._routed(changes, exchange):
             block = (exchange.to_round, number, self.sender, self._sequence, blob)
             self._outbox.setdefault(pid, []).append(block)
             self._sequence += 1
+
+    def _send_highs(self) -> None:
+        """Tells every state partition how stream time moves with what this task has sent to some of them."""
+        rounds = {exchange.arrives: exchange.to_round for exchange in self.plan.exchanges}
+        for feed, parts in sorted(self._sent_highs.items()):
+            highs = Highs.together(parts)
+            blob = highs if self.near else highs.pack()
+            to_round = rounds[self.plan.feeds[feed][0]]
+            for pid in range(self.batch.partitions):
+                block = (to_round, len(self.plan.exchanges) + feed, self.sender, self._sequence, blob)
+                self._outbox.setdefault(pid, []).append(block)
+                self._sequence += 1
 
     def _locate(self, error: CrossStreamError, runner: Runner) -> None:
         """Names the operator in an error, unless a step below it has; raises another one where that says more."""
@@ -279,6 +326,8 @@ class RoundTask:
 
     def _close(self, started: float) -> Iterator[Outgoing]:
         """Saves the stores, finishes the output, reports."""
+        self._send_highs()
+        yield from self._sent()
         self._save()
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
@@ -305,6 +354,7 @@ class RoundTask:
                 opened.early,
                 store.horizon,
                 store.clock,
+                None if store.timeline is None else store.sources,
             )
             if after is not opened.before:
                 self._saved(name, opened, after)

@@ -14,7 +14,7 @@ from crossstream.errors import ConfigError, ProcessingError, caller_location, ty
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.metrics.observation import Progress, Running, by_store
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.runtime.batch import Partnerless, Report
+from crossstream.runtime.batch import Partnerless, Report, by_operator
 from crossstream.signatures import deferred_kind, fits_call
 
 
@@ -23,13 +23,14 @@ class Account:
     """What an application has done since its start, and what it holds.
 
     ``sources``: the nodes whose records count; ``state``: (rows, bytes) held, by ``store/partition``; ``due``: when
-    the next timer on the clock fires (ms; 0: there is none), the same way.
+    the next timer on the clock fires (ms; 0: there is none), the same way; ``waiting``: as in a `Report`.
     """
 
     sources: frozenset[str]
     partnerless: Partnerless
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
 
@@ -43,6 +44,7 @@ class Account:
         self.total_rows += self._read(report)
         self.state.update(report.state)
         self.due.update(report.due)
+        self.waiting.update(report.waiting)
         self.partnerless.add(report)
         for key, number in report.dropped.items():
             self.total_dropped[key] = self.total_dropped.get(key, 0) + number
@@ -77,6 +79,7 @@ class Account:
             warnings=self.partnerless.warnings,
             newest=report.newest,
             fan_out=report.fan_out,
+            waiting=by_operator(self.waiting),
         )
 
     def _read(self, report: Report) -> int:
@@ -160,6 +163,8 @@ def html_of(app: Application) -> str:
         parts += [html_table(("store", "entries on disk", "bytes"), stores)] if stores else []
         dropped = list(last.total_dropped.items())
         parts += [html_table(("dropped", "rows"), dropped)] if dropped else []
+        waiting = list(last.waiting.items())
+        parts += [html_table(("waiting for source partitions", "rows"), waiting)] if waiting else []
         parts += [html_note(f"warning: {warning}") for warning in last.warnings]
     return "".join(parts)
 

@@ -55,7 +55,10 @@ class OfFormat(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's."""
+    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's.
+
+    ``sources``: see `Version`.
+    """
 
     name: str
     kind: str
@@ -66,6 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int = FORMAT
     horizon: int = 0
     clock: int = 0
+    sources: dict[int, tuple[int, int]] = {}
 
     def files(self) -> set[str]:
         return {segment.file for segment in self.segments()}

@@ -44,7 +44,9 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         flow if value is None else replace(flow, value=value)
         for flow, value in zip(flows, node.group_values, strict=True)
     ]
-    number = max(map(builder.earliest, flows))
+    named = number = max(map(builder.earliest, flows))
+    if node.windows is not None:
+        number = max(map(builder.earliest_timed, flows))
     spec = node.store or StoreSpec()
     versioned = spec.history_retention is not None
     windowed = node.windows is not None
@@ -52,7 +54,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     name = spec.name if spec.name is not None and not versioned else None
     store = builder.put(
         StoreDef(
-            name=name or unique(f"{node.name}@{number}", builder.stores),
+            name=name or unique(f"{node.name}@{named}", builder.stores),
             layout=_layout(node),
             round=number,
             key=node.group_key,

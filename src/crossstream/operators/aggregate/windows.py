@@ -113,8 +113,9 @@ class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
     Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record; ``apart``:
-    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
-    then its new row, or the same row of a sliding window twice.
+    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and
+    those before them of windows that only one record changes: it gives a tombstone for a session and then its new row,
+    or the same row of a sliding window twice.
     """
 
     net: Changes
