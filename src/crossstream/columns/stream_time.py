@@ -23,7 +23,6 @@ import pyarrow as pa
 from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.order import arrival_of, came_before, running_maximum_of
 from crossstream.storage.columns import Column, from_record_batch, take_or_null, to_record_batch
-from crossstream.storage.files import whole
 from crossstream.storage.sorted_run import begins_of
 
 SourceTimes = Mapping[int, tuple[int, int]]
@@ -81,7 +80,7 @@ class Highs:
         """What `pack` made, as it comes out of a shuffle; or the object itself, within a process."""
         if isinstance(blob, Highs):
             return blob
-        with pa.ipc.open_stream(pa.py_buffer(whole(blob))) as stream:
+        with pa.ipc.open_stream(pa.py_buffer(blob)) as stream:
             columns = from_record_batch(stream.read_next_batch())
         return cls(**columns)
 

@@ -10,7 +10,6 @@ from itertools import chain
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
-from crossstream.columns.stream_time import Highs, Timeline, counting, holding
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.kernel import History
 from crossstream.operators.registry import RUNNERS
@@ -31,6 +30,7 @@ from crossstream.runtime.shuffle_codec import (
     route,
 )
 from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow, unreadable_row
+from crossstream.runtime.times import Times
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.storage.compaction import Segment
 from crossstream.storage.files import BufferList
@@ -79,8 +79,7 @@ class RoundTask:
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures = field(init=False)
-    _sent_highs: dict[int, list[Highs]] = field(default_factory=dict)
-    _highs: dict[int, list[Highs]] = field(default_factory=dict)
+    _times: Times = field(init=False)
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
@@ -103,12 +102,7 @@ class RoundTask:
         started = time.perf_counter()
         self._set_up()
         blobs = in_order(self._addressed(blocks))
-        first = len(self.plan.exchanges)
-        self._highs = {
-            number - first: list(map(Highs.of_blob, blobs.pop(number)))
-            for number in sorted(blobs)
-            if number >= first
-        }
+        self._times.take(blobs)
         for number, arrived in enumerate(self._arrived(blobs)):
             if number:
                 self._put_away()
@@ -151,6 +145,7 @@ class RoundTask:
         return mine
 
     def _set_up(self) -> None:
+        self._times = Times(self.plan, self.batch, self.near)
         self._failures = Failures(
             self.plan.topology,
             self.batch,
@@ -196,25 +191,10 @@ class RoundTask:
                 version.stream_time,
                 version.horizon,
                 version.clock,
-                self._timeline(name, version),
+                self._times.timeline(name, version),
             )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
-
-    def _timeline(self, name: str, version: Version) -> Timeline | None:
-        """Stream time of a store in this batch, from what all tasks sent to all others; None: of no such store."""
-        timed = self.plan.timed.get(name)
-        if timed is None:
-            return None
-        highs = [one for feed in timed.feeds for one in self._highs.get(self.plan.feeds.index(feed), ())]
-        if not highs:
-            return Timeline(version.stream_time, sources=version.sources)
-        batch, silence = self.batch, self.batch.silence
-        clock = batch.clock if silence is None else silence.clock
-        since, after = (0, None) if silence is None else (silence.since, silence.after)
-        known = batch.expected_of(timed.sources)
-        holds = holding(known, version.sources, clock, since, after)
-        return Timeline.of(Highs.together(highs), version.stream_time, version.sources, holds, clock)
 
     def _record(self, store: str, history: History) -> None:
         """Keeps the changes of a global table until the batch is done."""
@@ -236,27 +216,11 @@ class RoundTask:
             self._send(number, exchange, self._writable(others, exchange))
 
     def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
-        for feed in self.plan.fed_by.get(exchange.arrives, ()):
-            rows = counting(changes, self.plan.feeds[feed][1])
-            if rows.rows:
-                partition = self.batch.source_partitions(rows.minor)
-                self._sent_highs.setdefault(feed, []).append(Highs.of(rows, partition))
+        self._times.note(exchange.arrives, changes)
         for pid, blob in self._routed(changes, exchange):
             block = (exchange.to_round, number, self.sender, self._sequence, blob)
             self._outbox.setdefault(pid, []).append(block)
             self._sequence += 1
-
-    def _send_highs(self) -> None:
-        """Tells every state partition how stream time moves with what this task has sent to some of them."""
-        rounds = {exchange.arrives: exchange.to_round for exchange in self.plan.exchanges}
-        for feed, parts in sorted(self._sent_highs.items()):
-            highs = Highs.together(parts)
-            blob = highs if self.near else highs.pack()
-            to_round = rounds[self.plan.feeds[feed][0]]
-            for pid in range(self.batch.partitions):
-                block = (to_round, len(self.plan.exchanges) + feed, self.sender, self._sequence, blob)
-                self._outbox.setdefault(pid, []).append(block)
-                self._sequence += 1
 
     def _locate(self, error: CrossStreamError, runner: Runner) -> None:
         """Names the operator in an error, unless a step below it has; raises another one where that says more."""
@@ -326,7 +290,8 @@ class RoundTask:
 
     def _close(self, started: float) -> Iterator[Outgoing]:
         """Saves the stores, finishes the output, reports."""
-        self._send_highs()
+        for pid, block in self._times.blocks(self.sender, self._sequence):
+            self._outbox.setdefault(pid, []).append(block)
         yield from self._sent()
         self._save()
         self.output.finish()
