@@ -102,7 +102,12 @@ def kafkas_drops(records: Iterable[tuple[int, int]]) -> int:
 
 
 @cases(0.5)
-@given(st.integers(0, 10**9), st.integers(2, 5), st.sampled_from([1, 3, 100]), st.sampled_from(["update", "close"]))
+@given(
+    st.integers(0, 10**9),
+    st.integers(2, 5),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from(["update", "close"]),
+)
 def test_no_record_is_late_that_kafka_takes(seed: int, partitions: int, every: int, emit: Any) -> None:
     random = Random(seed)
     records = [(partition, 0) for partition in range(partitions)]

@@ -66,12 +66,15 @@ class Highs:
         return cls(**columns, headers=concat_headers([(part.headers, len(part.ts)) for part in parts]))
 
     def pack(self) -> bytes:
-        """As a record batch in Arrow's IPC form, which says what columns it has."""
-        columns: dict[str, Column] = {name: getattr(self, name) for name in _COLUMNS}
+        """As a record batch in Arrow's IPC form; numbers as differences, which are small and take little room."""
+        whole = (self.ts, self.major - self.ts, self.minor, self.partition)
+        columns: dict[str, Column] = {
+            name: np.diff(column, prepend=0) for name, column in zip(_COLUMNS, whole, strict=True)
+        }
         if self.headers is not None:
             columns["headers"] = self.headers
         batch, sink = to_record_batch(columns), pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
+        with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as stream:
             stream.write_batch(batch)
         return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -82,9 +85,11 @@ class Highs:
             return blob
         with pa.ipc.open_stream(pa.py_buffer(blob)) as stream:
             columns = from_record_batch(stream.read_next_batch())
-        return cls(**columns)
+        ts, ahead, minor, partition = (np.cumsum(columns[name]) for name in _COLUMNS)
+        return cls(ts, ahead + ts, minor, partition, columns.get("headers"))
 
 
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 _COLUMNS = ("ts", "major", "minor", "partition")
 
 
@@ -143,21 +148,19 @@ class Timeline:
         order = np.lexsort((highs.ts, highs.minor, highs.major))
         ts, of = highs.ts[order], highs.partition[order]
         came = set(np.unique(of).tolist()) - {BY_CLOCK}
-        times = {one: _time_of(one, ts, of, sources) for one in sorted({*holding, *came})}
-        if not times:  # rows by the clock alone
-            times[BY_CLOCK] = _time_of(BY_CLOCK, ts, of, sources)
-        stream = np.maximum(np.maximum.accumulate(np.minimum.reduce(list(times.values()))), before)
+        # Rows by the clock alone count for whichever partitions there are; where there is none, for themselves.
+        counted = sorted({*holding, *came}) or [BY_CLOCK]
+        stream, after = np.full(len(ts), np.iinfo(np.int64).max), dict(sources)
+        for one in counted:
+            time = _time_of(one, ts, of, sources)
+            stream = np.minimum(stream, time)
+            if one != BY_CLOCK:
+                after[one] = int(time[-1]), clock if one in came else sources.get(one, (-1, 0))[1]
+        stream = np.maximum(np.maximum.accumulate(stream), before)
         rises = np.flatnonzero(np.diff(stream, prepend=before))
         place = order[rises]
-        after = {
-            one: (int(time[-1]), clock if one in came else sources.get(one, (-1, 0))[1])
-            for one, time in times.items()
-            if one != BY_CLOCK
-        }
         headers = None if highs.headers is None else take_or_null(highs.headers, place)
-        return cls(
-            before, stream[rises], highs.major[place], highs.minor[place], headers, {**sources, **after}, True
-        )
+        return cls(before, stream[rises], highs.major[place], highs.minor[place], headers, after, True)
 
     @classmethod
     def of_rows(cls, rows: Changes, before: int) -> Timeline:
