@@ -78,11 +78,6 @@ class Why:
         """Whether there is a row, and the records may be too many, too few, or not its own."""
         return self.value is not None and not self.exact
 
-    @property
-    def is_inexact(self) -> bool:
-        """Whether there is a row, and the records may be too many, too few, or not its own."""
-        return self.value is not None and not self.exact
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, ``exact`` first; keys and values in the form that JSON can hold."""
         plain = msgspec.to_builtins(self, enc_hook=_plain, str_keys=True)
