@@ -51,6 +51,39 @@ class LargeSum(NamedTuple):
 
 
 @dataclass(slots=True)
+class Chains:
+    """Rows that are folded with several results: ``picked``: the row of each; ``numbers``: what it is the result of.
+
+    ``begins``: where chains begin; ``held``: the aggregates of the store before them; −1: nothing.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    picked: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, numbers: list[int], found: list[Contents]) -> list[int]:
+        """Adds contents that share a list; gives the numbers of what it cannot take: joined sessions, no rows."""
+        elements, longest = found[0][0], max(length for _, length, _ in found)
+        head = int(elements[0] < 0)
+        if longest == head or min(elements[head:longest]) < 0:
+            return numbers
+        first = len(self.rows)
+        self.begins.append(first)
+        self.held.append(-1 - elements[0] if head else -1)
+        self.rows += elements[head:longest]
+        alone = []
+        for number, (_, length, _) in zip(numbers, found, strict=True):
+            if length == head:
+                alone.append(number)
+            else:
+                self.picked.append(first + length - head - 1)
+                self.numbers.append(number)
+        return alone
+
+
+@dataclass(slots=True)
 class ContentSteps:
     """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none."""
 
@@ -141,6 +174,37 @@ class ContentSteps:
         states = take_or_null(concat([one.extra[STATE] for one in made]), place)
         return Made(concat_values([one.values for one in made]).take(place), {STATE: states})
 
+    def shown(self, aggregates: list[Contents | None]) -> Values:
+        # Contents that go on from one another share a list. It is folded once, with a result after each of them.
+        chains: dict[int, list[int]] = {}
+        for number, one in enumerate(aggregates):
+            if one is not None:
+                chains.setdefault(id(one[0]), []).append(number)
+        made, places, alone = list[Values](), list[int](), list[int]()
+        chunk = Chains()
+        for numbers in chains.values():
+            alone += chunk.add(
+                numbers, [one for number in numbers if (one := aggregates[number]) is not None]
+            )
+            if len(chunk.rows) >= CHUNK:
+                made.append(self._picked(chunk))
+                places += chunk.numbers
+                chunk = Chains()
+        if chunk.rows:
+            made.append(self._picked(chunk))
+            places += chunk.numbers
+        made.append(self.values([aggregates[number] for number in alone]).values)
+        return concat_values(made).take(places_of(np.array(places + alone, np.int64), len(aggregates)))
+
+    def _picked(self, chains: Chains) -> Values:
+        begins = np.zeros(len(chains.rows), bool)
+        begins[chains.begins] = True
+        picked, place = np.unique(np.array(chains.picked, np.int64), return_inverse=True)
+        results, _ = self._run(
+            np.array(chains.rows, np.int64), begins, np.array(chains.held, np.int64), picked
+        )
+        return Values(self._serde, series=self.parts.visible(results)).take(place)
+
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         # An aggregate of the store begins a piece, and so do contents; the pieces of contents are merged.
         pieces = begins | (elements < 0)
@@ -163,12 +227,12 @@ class ContentSteps:
         return Made(shown, {STATE: self._packed(states, shown.rows)})
 
     def _run(
-        self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray
+        self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray, picked: np.ndarray | None = None
     ) -> tuple[dict[PartKey, pl.Series], States]:
         """The results and states after rows. ``held``: what of the store each group begins with; −1: nothing."""
         if not len(rows):
             return {}, {name: take(column, held) for name, column in self._held.items()}
-        mine = Rows.of(begins)
+        mine = Rows.of(begins, picked)
         items = [series.gather(rows) for series in self.items]
         before = self.parts.states({name: _or_nothing(column, held) for name, column in self._held.items()})
         results, after = dict[PartKey, pl.Series](), dict[PartKey, State]()

@@ -190,12 +190,20 @@ class Log:
             for number, window in enumerate(windows)
             if last[window] in kept and len(changed[window]) == 1
         ]
-        # Only the aggregates that are given out are worked out.
+        # Only the aggregates that are given out are worked out, and of single changes only what is shown.
         shown = kept.union(alone)
         numbers = _numbers(range(len(windows)) if every else sorted(shown))
         place = np.append(places_of(numbers, len(windows)), len(numbers) + np.arange(len(held.group) + 1))
-        changes, net = self._changes(groups, steps, numbers), _numbers(sorted(kept))
-        final = changes.take(place[net])
+        aggregates = [self.notes[number].aggregate for number in numbers.tolist()]
+        net = _numbers(sorted(kept))
+        if every:
+            changes = self._changes(groups, numbers, Made(steps.shown(aggregates)))
+            final = self._changes(
+                groups, net, steps.values([self.notes[number].aggregate for number in net.tolist()])
+            )
+        else:
+            changes = self._changes(groups, numbers, steps.values(aggregates))
+            final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
             changes = replace(changes, old=values.take(place[_numbers(before)[numbers]]))
@@ -205,13 +213,12 @@ class Log:
             repeated = changes.take(place[_numbers(sorted(shown))])
         return Moved(final, changes if every else None, self.late, self.failures, repeated, self.apart)
 
-    def _changes(self, groups: Groups, steps: Steps, numbers: np.ndarray) -> Changes:
+    def _changes(self, groups: Groups, numbers: np.ndarray, made: Made) -> Changes:
         notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (
             np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
-        made = steps.values([one.aggregate for one in notes])
         extra: Mapping[str, Column] = {GROUP: group, START: start, END: end, **made.extra}
         changes = replace(groups.rows, extra={}).take(row)
         return replace(changes, value=made.values, ts=ts, old=None, extra=extra)
@@ -258,6 +265,9 @@ class Steps(Protocol):
 
     def values(self, aggregates: list[Any]) -> Made:
         """Aggregates as columns."""
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        """Their values alone, of each change in a batch."""
 
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         """The aggregates of all that sessions have; called unless `by_record`.
