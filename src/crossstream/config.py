@@ -87,6 +87,9 @@ _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
 )
 
 
+BROKER_PATIENCE = "60 seconds"
+
+
 @keyword_settings(ConfigError, "CS-201", hints=_HINTS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsConfig:
@@ -155,7 +158,7 @@ class StreamsConfig:
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
     on_lost_state: OnLostState = "fail"
-    broker_patience: Duration = "60 seconds"
+    broker_patience: Duration = BROKER_PATIENCE
     idle_after: Duration | None = None
     retain_batches: int = 10
     state_mode: StateMode = "private"

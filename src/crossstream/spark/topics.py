@@ -6,13 +6,14 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
-from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.config import BROKER_PATIENCE, DeadLetter, StreamsConfig
+from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
@@ -227,12 +228,13 @@ SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1
 
 
 FIRST_PATIENCE = "10 seconds"
+"""For brokers at a first start, if ``broker_patience`` is not set."""
 
 
 def first_patience(config: StreamsConfig) -> str | None:
-    """How long brokers are waited for at a first start; None: as long as the setting says, for it was given."""
-    (usual,) = (field.default for field in fields(StreamsConfig) if field.name == "broker_patience")
-    return FIRST_PATIENCE if config.servers is not None and config.broker_patience == usual else None
+    """How long brokers are waited for at a first start; None: as long as the setting says, which was given."""
+    is_set = config.broker_patience_ms != to_milliseconds(BROKER_PATIENCE)
+    return None if config.servers is None or is_set else FIRST_PATIENCE
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
