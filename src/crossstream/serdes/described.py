@@ -19,7 +19,7 @@ from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import refusals
 from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import Avro
-from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
+from crossstream.serdes.json_plain import Kept, KeptJson, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
@@ -82,7 +82,7 @@ def _known() -> Mapping[str, Serde]:
 def describe(serde: Serde) -> Described:
     """A serde as data."""
     name, known = serde.name, _known().get(serde.name)
-    if type(serde) is type(known) and serde == known:
+    if isinstance(serde, KeptJson) or (type(serde) is type(known) and serde == known):
         return Described(name, "known")
     if isinstance(serde, LeftOrRightSerde):
         return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
