@@ -38,6 +38,7 @@ def debezium(
     decimals: Literal["precise", "string"] = "precise",
     binary: Binary = "base64",
     truncate: Literal["refuse", "ignore", "delete"] = "refuse",
+    tombstones: Literal["ignore", "delete"] | None = None,
 ) -> Debezium:
     """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
 
@@ -52,7 +53,9 @@ def debezium(
     ``scales``: the digits after the point of decimals in base64. ``decimals="string"``: decimals are text
     (``decimal.handling.mode``). ``binary``: how bytes are text (``binary.handling.mode``; "base64" for ``bytes``, too).
     ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it,
-    "delete" deletes all rows from before it, by ``ordered_by``.
+    "delete" deletes all rows from before it, by ``ordered_by``. ``tombstones``: a null deletes its row, or is counted.
+    With ``ordered_by`` it is counted unless you say "delete": it has no place, and the event before it has deleted.
+    Plain rows may have no such event.
 
     Raises `TopologyError` (CS-101) for settings that do not fit the type.
 
@@ -90,6 +93,8 @@ def debezium(
     _check_one_of("decimals", {decimals}, ("precise", "string"))
     _check_one_of("binary", {binary}, ("base64", "base64-url-safe", "hex"))
     _check_one_of("truncate", {truncate}, ("refuse", "ignore", "delete"))
+    tombstones = tombstones or ("delete" if ordered_by is None else "ignore")
+    _check_one_of("tombstones", {tombstones}, ("ignore", "delete"))
     if not keys:
         raise _refusal("key names no column", 'pass key="id", or key=["order_id", "line"]')
     if truncate == "delete" and ordered_by is None:
@@ -118,6 +123,7 @@ def debezium(
         decimals=decimals,
         binary=binary,
         truncate=truncate,
+        tombstones=tombstones,
         registry=None if registry is None else RegistrySettings.of(registry),
     )
 

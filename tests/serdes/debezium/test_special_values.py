@@ -128,3 +128,30 @@ def test_a_plain_row_with_the_columns_of_an_event(wrapped: bool) -> None:
     assert changes(cs.debezium(Audit), ({"id": 7}, whole(inside))) == [(7, Audit(7, "c", "a", None))]
     gone = {**row, "__deleted": "true"}
     assert changes(cs.debezium(Audit), ({"id": 7}, whole(gone))) == [(7, None)]
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_a_delete_of_a_plain_row_that_is_a_tombstone_alone(every: int) -> None:
+    @dataclass
+    class Row:
+        id: int
+        n: int
+
+    def run(**settings: Any) -> tuple[Any, Any]:
+        builder = cs.StreamsBuilder()
+        source = cs.debezium(Row, ordered_by="source.lsn", **settings)
+        builder.table("rows", source=source, materialized=cs.Materialized(store="rows"))
+        with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+            topic = driver.create_input_topic("rows", cs.serdes.json(), cs.serdes.json())
+            for key, row in ((1, (7, 10)), (2, (8, 11)), (1, None), (2, (9, 5))):
+                value = None if row is None else {"id": key, "n": row[0], "__source_lsn": row[1]}
+                topic.pipe_input({"id": key}, value)
+            driver.commit()
+            store = driver.get_key_value_store("rows")
+            return [store.get(1), store.get(2)], driver.metrics()["dropped"]
+
+    late = {"rows: out-of-order-event": 1}
+    assert run(tombstones="delete") == ([None, Row(2, 8)], late)
+    assert run() == ([Row(1, 7), Row(2, 8)], {**late, "rows: tombstone": 1})
+    with pytest.raises(cs.TopologyError, match="tombstones='keep'"):
+        run(tombstones="keep")

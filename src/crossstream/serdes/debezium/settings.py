@@ -47,6 +47,7 @@ class Debezium:
     decimals: Literal["precise", "string"] = "precise"
     binary: Binary = "base64"
     truncate: Literal["refuse", "ignore", "delete"] = "refuse"
+    tombstones: Literal["ignore", "delete"] = "delete"
     registry: RegistrySettings | None = None
 
     @property
