@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -33,15 +33,12 @@ States = Mapping[str, Column]
 """The columns of states, as in `Parts.layout`."""
 
 
-class Contents(NamedTuple):
-    """The first ``length`` elements: rows of the batch, and aggregates of the store as −1 less their number.
+Contents: TypeAlias = tuple[list[int], int, tuple[int, ...]]
+"""Elements, how many of them count, and the sums that may leave 64 bits.
 
-    Windows that were copied share the list. ``totals``: the sums that may leave 64 bits.
-    """
-
-    elements: list[int]
-    length: int
-    totals: tuple[int, ...]
+An element is a row of the batch, or an aggregate of the store, as −1 less its number. Windows that were copied share
+the list; one that goes on where another has gone on takes a copy.
+"""
 
 
 class LargeSum(NamedTuple):
@@ -51,6 +48,39 @@ class LargeSum(NamedTuple):
     held: list[int]
     least: int
     most: int
+
+
+@dataclass(slots=True)
+class Chains:
+    """Rows that are folded with several results: ``picked``: the row of each; ``numbers``: what it is the result of.
+
+    ``begins``: where chains begin; ``held``: the aggregates of the store before them; −1: nothing.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    picked: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, numbers: list[int], found: list[Contents]) -> list[int]:
+        """Adds contents that share a list; gives the numbers of what it cannot take: joined sessions, no rows."""
+        elements, longest = found[0][0], max(length for _, length, _ in found)
+        head = int(elements[0] < 0)
+        if longest == head or min(elements[head:longest]) < 0:
+            return numbers
+        first = len(self.rows)
+        self.begins.append(first)
+        self.held.append(-1 - elements[0] if head else -1)
+        self.rows += elements[head:longest]
+        alone = []
+        for number, (_, length, _) in zip(numbers, found, strict=True):
+            if length == head:
+                alone.append(number)
+            else:
+                self.picked.append(first + length - head - 1)
+                self.numbers.append(number)
+        return alone
 
 
 @dataclass(slots=True)
@@ -81,35 +111,31 @@ class ContentSteps:
         self._sums = list(self._large_sums())
         large = bool(self._sums)
         totals = zip(*(one.held for one in self._sums), strict=True) if large else [()] * len(held.group)
-        return [Contents([-1 - number], 1, one) for number, one in enumerate(totals)]
+        return [([-1 - number], 1, one) for number, one in enumerate(totals)]
 
     def add(self, row: int, aggregate: Contents | None) -> Contents:
         if row in self._failed:
             raise self._failed[row].error
-        if aggregate is None:
-            aggregate = Contents([], 0, (0,) * len(self._sums))
-        elements, length, totals = aggregate
+        elements, length, totals = aggregate or ([], 0, (0,) * len(self._sums))
         if self._sums:
-            added = tuple(one.rows[row] for one in self._sums)
-            totals = self._total(totals, added)
-        return self._longer(elements, length, [row], totals)
+            totals = self._total(totals, tuple(one.rows[row] for one in self._sums))
+        if len(elements) > length:
+            elements = elements[:length]
+        elements.append(row)
+        return elements, length + 1, totals
 
     def merge(self, row: int, aggregates: Sequence[Contents]) -> Contents:
-        made = aggregates[0]
-        for other in aggregates[1:]:
-            totals = self._total(made.totals, other.totals)
-            made = self._longer(made.elements, made.length, other.elements[: other.length], totals)
-        return made
+        elements, length, totals = aggregates[0]
+        for others, count, other_totals in aggregates[1:]:
+            totals = self._total(totals, other_totals)
+            if len(elements) > length:
+                elements = elements[:length]
+            elements += others[:count]
+            length += count
+        return elements, length, totals
 
     def copy(self, aggregate: Contents) -> Contents:
         return aggregate
-
-    @staticmethod
-    def _longer(elements: list[int], length: int, more: list[int], totals: tuple[int, ...]) -> Contents:
-        if len(elements) > length:  # another window has gone on from here
-            elements = elements[:length]
-        elements += more
-        return Contents(elements, len(elements), totals)
 
     def _total(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
         made = tuple(one + other for one, other in zip(left, right, strict=True))
@@ -136,7 +162,7 @@ class ContentSteps:
             one = aggregates[number]
             assert one is not None
             begins.append(len(elements))
-            elements += one.elements[: one.length]
+            elements += one[0][: one[1]]
             if len(elements) >= CHUNK or number == there[-1]:
                 firsts = np.zeros(len(elements), bool)
                 firsts[begins] = True
@@ -147,6 +173,37 @@ class ContentSteps:
         place = places_of(np.array(there, np.int64), len(aggregates))
         states = take_or_null(concat([one.extra[STATE] for one in made]), place)
         return Made(concat_values([one.values for one in made]).take(place), {STATE: states})
+
+    def shown(self, aggregates: list[Contents | None]) -> Values:
+        # Contents that go on from one another share a list. It is folded once, with a result after each of them.
+        chains: dict[int, list[int]] = {}
+        for number, one in enumerate(aggregates):
+            if one is not None:
+                chains.setdefault(id(one[0]), []).append(number)
+        made, places, alone = list[Values](), list[int](), list[int]()
+        chunk = Chains()
+        for numbers in chains.values():
+            alone += chunk.add(
+                numbers, [one for number in numbers if (one := aggregates[number]) is not None]
+            )
+            if len(chunk.rows) >= CHUNK:
+                made.append(self._picked(chunk))
+                places += chunk.numbers
+                chunk = Chains()
+        if chunk.rows:
+            made.append(self._picked(chunk))
+            places += chunk.numbers
+        made.append(self.values([aggregates[number] for number in alone]).values)
+        return concat_values(made).take(places_of(np.array(places + alone, np.int64), len(aggregates)))
+
+    def _picked(self, chains: Chains) -> Values:
+        begins = np.zeros(len(chains.rows), bool)
+        begins[chains.begins] = True
+        picked, place = np.unique(np.array(chains.picked, np.int64), return_inverse=True)
+        results, _ = self._run(
+            np.array(chains.rows, np.int64), begins, np.array(chains.held, np.int64), picked
+        )
+        return Values(self._serde, series=self.parts.visible(results)).take(place)
 
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         # An aggregate of the store begins a piece, and so do contents; the pieces of contents are merged.
@@ -170,12 +227,12 @@ class ContentSteps:
         return Made(shown, {STATE: self._packed(states, shown.rows)})
 
     def _run(
-        self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray
+        self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray, picked: np.ndarray | None = None
     ) -> tuple[dict[PartKey, pl.Series], States]:
         """The results and states after rows. ``held``: what of the store each group begins with; −1: nothing."""
         if not len(rows):
             return {}, {name: take(column, held) for name, column in self._held.items()}
-        mine = Rows.of(begins)
+        mine = Rows.of(begins, picked)
         items = [series.gather(rows) for series in self.items]
         before = self.parts.states({name: _or_nothing(column, held) for name, column in self._held.items()})
         results, after = dict[PartKey, pl.Series](), dict[PartKey, State]()

@@ -53,6 +53,9 @@ class CountSteps:
             return Made(Values(objects=aggregates))
         return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
 
+    def shown(self, aggregates: list[Any]) -> Values:
+        return self.values(aggregates).values
+
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         counts = np.ones(len(elements), np.int64)
         counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
@@ -269,6 +272,9 @@ class CallSteps:
 
     def values(self, aggregates: list[Any]) -> Made:
         return Made(Values(objects=aggregates))
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        return self.values(aggregates).values
 
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         raise AssertionError("functions take one record at a time")

@@ -79,6 +79,11 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
 
 
+def remembered(windows: WindowSpec | None) -> int:
+    """How long (ms) a window stays that is over: a late record may yet belong to a session, and is counted then."""
+    return windows.size + 1 if windows is not None and windows.kind == "session" else 0
+
+
 Window = tuple[int, int, int]
 """The number of a key, the start and the end."""
 
@@ -121,9 +126,10 @@ class Held:
 class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
-    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
-    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
-    then its new row, or the same row of a sliding window twice.
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record; ``apart``:
+    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and
+    those before them of windows that only one record changes: it gives a tombstone for a session and then its new row,
+    or the same row of a sliding window twice.
     """
 
     net: Changes
@@ -131,6 +137,7 @@ class Moved:
     late: int
     failures: list[Failure]
     repeated: Changes | None = None
+    apart: int = 0
 
 
 class Note(NamedTuple):
@@ -154,6 +161,7 @@ class Log:
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     late: int = 0
+    apart: int = 0
 
     def fail(self, row: int, role: str, error: BaseException) -> bool:
         """Notes a failure; False if no other record may be tried."""
@@ -182,12 +190,20 @@ class Log:
             for number, window in enumerate(windows)
             if last[window] in kept and len(changed[window]) == 1
         ]
-        # Only the aggregates that are given out are worked out.
+        # Only the aggregates that are given out are worked out, and of single changes only what is shown.
         shown = kept.union(alone)
         numbers = _numbers(range(len(windows)) if every else sorted(shown))
         place = np.append(places_of(numbers, len(windows)), len(numbers) + np.arange(len(held.group) + 1))
-        changes, net = self._changes(groups, steps, numbers), _numbers(sorted(kept))
-        final = changes.take(place[net])
+        aggregates = [self.notes[number].aggregate for number in numbers.tolist()]
+        net = _numbers(sorted(kept))
+        if every:
+            changes = self._changes(groups, numbers, Made(steps.shown(aggregates)))
+            final = self._changes(
+                groups, net, steps.values([self.notes[number].aggregate for number in net.tolist()])
+            )
+        else:
+            changes = self._changes(groups, numbers, steps.values(aggregates))
+            final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
             changes = replace(changes, old=values.take(place[_numbers(before)[numbers]]))
@@ -195,15 +211,14 @@ class Log:
         repeated = None
         if not kept.issuperset(alone):
             repeated = changes.take(place[_numbers(sorted(shown))])
-        return Moved(final, changes if every else None, self.late, self.failures, repeated)
+        return Moved(final, changes if every else None, self.late, self.failures, repeated, self.apart)
 
-    def _changes(self, groups: Groups, steps: Steps, numbers: np.ndarray) -> Changes:
+    def _changes(self, groups: Groups, numbers: np.ndarray, made: Made) -> Changes:
         notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (
             np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
-        made = steps.values([one.aggregate for one in notes])
         extra: Mapping[str, Column] = {GROUP: group, START: start, END: end, **made.extra}
         changes = replace(groups.rows, extra={}).take(row)
         return replace(changes, value=made.values, ts=ts, old=None, extra=extra)
@@ -250,6 +265,9 @@ class Steps(Protocol):
 
     def values(self, aggregates: list[Any]) -> Made:
         """Aggregates as columns."""
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        """Their values alone, of each change in a batch."""
 
     def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
         """The aggregates of all that sessions have; called unless `by_record`.
