@@ -3,6 +3,8 @@
 1,000,000 orders as JSON under 100,000 keys; for the table, 1,000,000 updates of 250,000 orders that move between
 100,000 customers. Runs are measured as in `crossstream bench joins`. Windows are of 60 s, hopping ones begin every
 10 s, sessions end after 60 s; a record comes each ms of stream time.
+
+``windows``: each built-in aggregate in each window beside Python functions, without a broker (`aggregate_windows.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from benchmarks import aggregate_windows
 from benchmarks.aggregate_app import ADVANCE_MS, SIZE_MS, OursAggregated
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, customer_messages, updates_of
@@ -101,8 +104,12 @@ class AggregateBench(JoinBench):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parse(argv, "aggregate", __doc__, "workloads", tuple(WORKLOADS), SIDES, 19692)
-    return run(AggregateBench, arguments, arguments.workloads)
+    names = (*WORKLOADS, "windows")
+    arguments = parse(argv, "aggregate", __doc__, "workloads", names, SIDES, 19692)
+    beside_kafka = [name for name in arguments.workloads if name in WORKLOADS]
+    if beside_kafka:
+        run(AggregateBench, arguments, beside_kafka)
+    return aggregate_windows.run(arguments.rounds, arguments.scale) if "windows" in arguments.workloads else 0
 
 
 if __name__ == "__main__":

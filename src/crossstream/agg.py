@@ -15,27 +15,40 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
-from crossstream.columns.aggregates import Kind
+from crossstream.columns.aggregates import BY, VALUE, Kind
+from crossstream.errors import TopologyError, caller_location
 
 Field: TypeAlias = str | pl.Expr
 
 __all__ = [
     "Aggregation",
     "approx_distinct",
+    "bottom",
     "collect",
     "collect_set",
     "count",
+    "count_distinct",
     "first",
     "last",
     "max",
     "mean",
     "min",
     "sum",
+    "top",
 ]
+
+
+class Asked(NamedTuple):
+    """A built-in aggregate as it was asked for. ``limit``: of `top` and `bottom`, how many values."""
+
+    kind: Kind
+    field: Field | None = None
+    limit: int = 0
+
 
 _Build = Callable[[Sequence[pl.Expr]], pl.Expr]
 
@@ -43,7 +56,7 @@ _Build = Callable[[Sequence[pl.Expr]], pl.Expr]
 class Aggregation:
     """A built-in aggregate, or an expression of several: they take the operators of arithmetic.
 
-    ``terms``: the aggregates in it, each as (kind, field); ``expression``: makes the result of their columns.
+    ``terms``: the aggregates in it; ``expression``: makes the result of their columns.
 
     >>> sum("price") / count()
     <Aggregation of sum('price'), count()>
@@ -51,12 +64,12 @@ class Aggregation:
 
     __slots__ = ("expression", "terms")
 
-    def __init__(self, terms: Sequence[tuple[Kind, Field | None]], expression: _Build) -> None:
+    def __init__(self, terms: Sequence[Asked], expression: _Build) -> None:
         self.terms = tuple(terms)
         self.expression = expression
 
     def __repr__(self) -> str:
-        return f"<Aggregation of {', '.join(_shown(*term) for term in self.terms)}>"
+        return f"<Aggregation of {', '.join(map(_shown, self.terms))}>"
 
     def pipe(self, function: Callable[[pl.Expr], pl.Expr]) -> Aggregation:
         """What a function of a Polars expression makes of the result.
@@ -117,7 +130,8 @@ def count(field: Field | None = None) -> Aggregation:
 
 
 def sum(field: Field) -> Aggregation:
-    """The sum: of whole numbers as Int64, of floats as Float64, of Decimals as such; null without any value.
+    """The sum: of whole numbers as Int64 (of UInt64 as such), of floats as Float64, of Decimals as such; null without
+    any value.
 
     A sum of whole numbers that leaves 64 bits is an error (CS-501). A sum of floats is exact, and rounded once: neither
     the order of the records nor the cut into batches changes a bit of it, nor do rows that are taken away.
@@ -160,6 +174,32 @@ def collect_set(field: Field) -> Aggregation:
     return _one("collect_set", field)
 
 
+def count_distinct(field: Field) -> Aggregation:
+    """How many different values there are, exactly. The values of a group are kept; of many, use `approx_distinct`."""
+    return _one("count_distinct", field)
+
+
+def top(n: int, by: Field, field: Field | None = None) -> Aggregation:
+    """The ``n`` values with the largest ``by``, the largest first; of equal ones those that arrived first.
+
+    ``field``: what is listed of each record, by default its whole value. Records without ``by`` are passed over. Raises
+    CS-101 for fewer than one value, CS-104 for what is no field.
+
+    >>> top(3, by="price")
+    <Aggregation of top(3, …)>
+    """
+    return _ranked("top", n, by, field)
+
+
+def bottom(n: int, by: Field, field: Field | None = None) -> Aggregation:
+    """The ``n`` values with the smallest ``by``, the smallest first; as `top` otherwise.
+
+    >>> bottom(1, by="price", field="item")
+    <Aggregation of bottom(1, …)>
+    """
+    return _ranked("bottom", n, by, field)
+
+
 def approx_distinct(field: Field) -> Aggregation:
     """About how many different values there are, in at most 4 KB of state for a group (HyperLogLog).
 
@@ -168,10 +208,31 @@ def approx_distinct(field: Field) -> Aggregation:
     return _one("approx_distinct", field)
 
 
-def _shown(kind: Kind, field: Field | None) -> str:
-    given = "" if field is None else repr(field) if isinstance(field, str) else "…"
-    return f"{kind}({given})"
+def _shown(term: Asked) -> str:
+    given = "" if term.field is None else repr(term.field) if isinstance(term.field, str) else "…"
+    return f"{term.kind}({f'{term.limit}, ' if term.limit else ''}{given})"
 
 
-def _one(kind: Kind, field: Field | None) -> Aggregation:
-    return Aggregation([(kind, field)], lambda columns: columns[0])
+def _one(kind: Kind, field: Field | None, limit: int = 0) -> Aggregation:
+    return Aggregation([Asked(kind, field, limit)], lambda columns: columns[0])
+
+
+def _ranked(kind: Kind, n: Any, by: Any, field: Any) -> Aggregation:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise TopologyError(
+            f"{kind} lists at least one value, not {n!r}",
+            code="CS-101",
+            where=caller_location(kind),
+            next=f'say how many: cs.agg.{kind}(3, by="price")',
+        )
+    given = (by, VALUE if field is None else field)
+    for one in given:
+        if not isinstance(one, str | pl.Expr):
+            raise TopologyError(
+                f"a field of {kind} is {one!r}",
+                code="CS-104",
+                where=caller_location(kind),
+                next=f'name a field, as in cs.agg.{kind}(3, by="price"), or pass a Polars expression',
+            )
+    decides, listed = (pl.col(one) if isinstance(one, str) else one for one in given)
+    return _one(kind, pl.struct(decides.alias(BY), listed.alias(VALUE)), n)

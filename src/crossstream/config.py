@@ -14,6 +14,7 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
 from crossstream.signatures import keyword_settings
 from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
+from crossstream.storage.door import MOST_PARTITIONS
 from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
@@ -73,9 +74,6 @@ _HINTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-MOST_PARTITIONS = 1 << 16
-"""The largest number of state partitions: each is a task of a round, and a folder of every store."""
-
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {
         "bootstrap.servers": "use bootstrap_servers",
@@ -87,6 +85,9 @@ _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
         "transactional.id": "leave it out: processing_guarantee decides about transactions",
     }
 )
+
+
+BROKER_PATIENCE = "60 seconds"
 
 
 @keyword_settings(ConfigError, "CS-201", hints=_HINTS)
@@ -115,7 +116,8 @@ class StreamsConfig:
                                  that were made again: ``"fail"``, or ``"skip"`` to their beginning
     ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
                                  ``"restart"`` as at a first start
-    ``broker_patience``          duration to wait for an absent broker before failing
+    ``broker_patience``          duration to wait for an absent broker before failing; where it is not set, ten seconds
+                                 at the first start
     ``idle_after``               duration without input after which the clock moves stream time, so that waiting
                                  records come out; None: stream time stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
@@ -126,10 +128,11 @@ class StreamsConfig:
     ``health_host``              the address it listens on; default: this machine only
     ``health_patience``          duration after which a batch that does not end counts as stuck
     ``metrics_port``             serves numbers for Prometheus at this port of the driver; needs the extra ``metrics``
-    ``metrics_host``             the address that it listens on; by default every one of the machine
+    ``metrics_host``             the address that it listens on; by default only this machine
     ``ui_port``                  serves a page on the running application at this port; needs the extra ``ui``
-    ``ui_host``                  the address that it listens on; by default only this machine. Others need the token
-                                 in the address that is logged at the start
+    ``ui_host``                  the address that it listens on; by default only this machine. The address that is
+                                 logged at the start has a token, without which the page answers nothing
+    ``ui_open``                  the page needs no token: everybody who reaches its port reads the state
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -155,7 +158,7 @@ class StreamsConfig:
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
     on_lost_state: OnLostState = "fail"
-    broker_patience: Duration = "60 seconds"
+    broker_patience: Duration = BROKER_PATIENCE
     idle_after: Duration | None = None
     retain_batches: int = 10
     state_mode: StateMode = "private"
@@ -164,9 +167,10 @@ class StreamsConfig:
     health_host: str = "127.0.0.1"
     health_patience: Duration = "10 minutes"
     metrics_port: int | None = None
-    metrics_host: str = "0.0.0.0"
+    metrics_host: str = "127.0.0.1"
     ui_port: int | None = None
     ui_host: str = "127.0.0.1"
+    ui_open: bool = False
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -238,8 +242,9 @@ class StreamsConfig:
             for setting in settings:
                 if not isinstance(setting, str):
                     raise _out_of_range(f"the name of a setting in {name}={{…}}", setting, "text")
-        if not isinstance(self.durable, bool):
-            raise _out_of_range("durable", self.durable, "True or False")
+        for name in ("durable", "ui_open"):
+            if not isinstance(getattr(self, name), bool):
+                raise _out_of_range(name, getattr(self, name), "True or False")
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):

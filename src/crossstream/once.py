@@ -7,10 +7,12 @@ numbers of an application with new state begin again, so the mark names the stat
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 from crossstream.errors import ProcessingError
 
@@ -51,7 +53,7 @@ def once_in(
     ``connect()`` opens a connection for each batch. ``table`` has one row for each sink with the batch that was written
     last; it is created if it is missing. The decorated function takes ``(frame, connection)``, and neither commits nor
     rolls back. A batch that is repeated, and is in the database, is skipped. Raises `ProcessingError` CS-591 for a
-    connection that commits each statement by itself.
+    connection that does not roll back what it wrote, and for a function that ends the transaction itself.
 
     >>> import sqlite3
     >>> @once_in(lambda: sqlite3.connect("results.db"))
@@ -59,20 +61,25 @@ def once_in(
     ...     rows = [(row.key, row.value.price) for row in frame.collect()]
     ...     connection.executemany("INSERT INTO prices VALUES (?, ?)", rows)
     """
+    marks = _Marks(table)
 
     def decorated(write: Write) -> Callable[[Any, int, BatchMark], None]:
         @wraps(write)
         def for_batch(frame: Any, batch_id: int, mark: BatchMark) -> None:
             connection = connect()
             try:
-                if _marked(connection, table, mark):
-                    write(frame, connection)
+                marks.prepare(connection)
+                with marks.writing(connection, mark) as wanted:
+                    if wanted:
+                        write(frame, connection)
                 connection.commit()
             except BaseException:
-                connection.rollback()
+                with suppress(Exception):  # what went wrong before is the error to see
+                    connection.rollback()
                 raise
             finally:
-                connection.close()
+                with suppress(Exception):
+                    connection.close()
 
         del for_batch.__wrapped__  # its parameters are others
         return for_batch
@@ -80,29 +87,107 @@ def once_in(
     return decorated
 
 
-def _marked(connection: Any, table: str, mark: BatchMark) -> bool:
-    """Marks the batch, in the transaction that this begins; False: it is marked.
+@dataclass(slots=True)
+class _Marks:
+    """The table of marks in a database. ``has_savepoints``: None until the first connection is there."""
 
-    The row is locked until the transaction ends, so an application that was thought dead waits, and then skips.
-    """
-    if getattr(connection, "autocommit", False) is True:
-        raise _commits_alone()
-    cursor = connection.cursor()
-    columns = "writer VARCHAR(400) PRIMARY KEY, state VARCHAR(64) NOT NULL, batch BIGINT NOT NULL"
-    cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-    sign = _placeholder(connection)
-    known = f"state = {sign} AND batch >= {sign}"
-    update = f"UPDATE {table} SET state = {sign}, batch = {sign} WHERE writer = {sign} AND NOT ({known})"
-    cursor.execute(update, (mark.state, mark.batch, mark.writer, mark.state, mark.batch))
-    if cursor.rowcount == 0:
-        cursor.execute(f"SELECT 1 FROM {table} WHERE writer = {sign}", (mark.writer,))
-        if cursor.fetchone() is not None:
-            return False
-        insert = f"INSERT INTO {table} (writer, state, batch) VALUES ({sign}, {sign}, {sign})"
-        cursor.execute(insert, (mark.writer, mark.state, mark.batch))
-    if getattr(connection, "in_transaction", True) is False:  # of sqlite3, with isolation_level=None
-        raise _commits_alone()
+    table: str
+    has_savepoints: bool | None = None
+
+    def prepare(self, connection: Any) -> None:
+        """Creates the table, and finds out what connections to this database do. Raises `ProcessingError` CS-591.
+
+        The row that it tries this with has a name of its own, so no mark is there if the connection is refused.
+        """
+        if self.has_savepoints is not None:
+            return
+        columns = "writer VARCHAR(400) PRIMARY KEY, state VARCHAR(64) NOT NULL, batch BIGINT NOT NULL"
+        _run(connection, f"CREATE TABLE IF NOT EXISTS {self.table} ({columns})")
+        trial = f"trial {uuid4().hex}"
+        _begin(connection)
+        self._insert(connection, trial, "", 0)
+        found = _takes_savepoints(connection)
+        with suppress(Exception):
+            connection.rollback()
+        if self._find(connection, trial) is not None:
+            _run(connection, f"DELETE FROM {self.table} WHERE writer = {{}}", trial)
+            raise _commits_alone()
+        self.has_savepoints = found
+
+    @contextmanager
+    def writing(self, connection: Any, mark: BatchMark) -> Iterator[bool]:
+        """Begins a transaction for the batch, and marks it at the end; False: it is marked already.
+
+        The row is locked from the beginning on, so an application that was thought dead waits, and then skips. Until
+        the end it has a token for the batch: where the function ended the transaction, no batch is marked that may
+        lack rows.
+        """
+        _begin(connection)
+        writer, token = mark.writer, uuid4().hex
+        _run(connection, f"UPDATE {self.table} SET batch = batch WHERE writer = {{}}", writer)
+        found = self._find(connection, writer)
+        if found is not None and found[0] == mark.state and found[1] >= mark.batch:
+            yield False
+            return
+        if found is None:
+            self._insert(connection, writer, token, mark.batch)
+        else:
+            _run(connection, f"UPDATE {self.table} SET state = {{}} WHERE writer = {{}}", token, writer)
+        if self.has_savepoints:
+            _run(connection, f"SAVEPOINT {_SAVEPOINT}")
+        yield True
+        self._check_same_transaction(connection, writer, token)
+        update = f"UPDATE {self.table} SET state = {{}}, batch = {{}} WHERE writer = {{}}"
+        _run(connection, update, mark.state, mark.batch, writer)
+
+    def _check_same_transaction(self, connection: Any, writer: str, token: str) -> None:
+        if self.has_savepoints:
+            try:
+                _run(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            except Exception as error:
+                raise _ended_by_function() from error
+        found = self._find(connection, writer)
+        if found is None or found[0] != token:
+            raise _ended_by_function()
+
+    def _find(self, connection: Any, writer: str) -> tuple[str, int] | None:
+        found = _run(connection, f"SELECT state, batch FROM {self.table} WHERE writer = {{}}", writer)
+        row: tuple[str, int] | None = found.fetchone()
+        return row
+
+    def _insert(self, connection: Any, writer: str, state: str, batch: int) -> None:
+        insert = f"INSERT INTO {self.table} (writer, state, batch) VALUES ({{}}, {{}}, {{}})"
+        _run(connection, insert, writer, state, batch)
+
+
+_SAVEPOINT = "crossstream_batch"
+
+
+def _begin(connection: Any) -> None:
+    """Begins a transaction where the driver does not by itself, as that of DuckDB does not."""
+    connection.commit()
+    if hasattr(connection, "begin"):
+        connection.begin()
+
+
+def _takes_savepoints(connection: Any) -> bool:
+    try:
+        _run(connection, f"SAVEPOINT {_SAVEPOINT}")
+        _run(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    except Exception:
+        return False
     return True
+
+
+def _run(connection: Any, text: str, *values: Any) -> Any:
+    """Executes a statement, with a placeholder for each ``{}``; gives what its rows are fetched from.
+
+    On the connection where it can be: a cursor of DuckDB is a connection with transactions of its own.
+    """
+    on = connection if hasattr(connection, "execute") else connection.cursor()
+    text = text.replace("{}", _placeholder(connection))
+    found = on.execute(text, values) if values else on.execute(text)
+    return found if hasattr(found, "fetchone") else on
 
 
 def _placeholder(connection: Any) -> str:
@@ -120,4 +205,13 @@ def _commits_alone() -> ProcessingError:
         "the connection commits each statement by itself, so a batch and its mark are not one transaction",
         code="CS-591",
         next="open the connection with autocommit=False; of sqlite3, leave isolation_level out",
+    )
+
+
+def _ended_by_function() -> ProcessingError:
+    return ProcessingError(
+        "the function ended the transaction, so its rows and the mark of the batch are not in one: "
+        "it committed, rolled back, or went on after a statement that failed",
+        code="CS-591",
+        next="leave commit() and rollback() to once_in, and write without a `with` block of the connection",
     )

@@ -69,6 +69,20 @@ def test_why_of_a_missing_row(capsys: Any, world: World) -> None:
     assert "no partner for key m2: merchants: no record with the key m2 has arrived" in outcome.out
 
 
+def test_why_says_first_that_it_is_not_exact(
+    capsys: Any, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crossstream.recompute.why.SECONDS", 0.0)
+    outcome = call(capsys, "why", "app.py", "state", "promotions", "p1")
+    assert outcome.code == 3
+    first, second, *_ = outcome.out.splitlines()
+    assert first.startswith("not exact: there are many records")
+    assert second.startswith("promotions p1: ")
+    outcome = call(capsys, "why", "app.py", "state", "promotions", "p1", "--format", "json")
+    assert (outcome.code, outcome.out.startswith('{"exact":false,')) == (3, True)
+    assert call(capsys, "why", "app.py", "state", "promotions", "p2").code == 1
+
+
 def test_why_of_a_window(capsys: Any, world: World) -> None:
     outcome = call(capsys, "why", "app.py", "state", "clicks", "u1", "--start", 10, "--format", "json")
     assert [record["timestamp"] for record in outcome.lines[0]["records"]] == [14]

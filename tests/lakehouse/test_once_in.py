@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import crossstream as cs
@@ -158,6 +159,17 @@ def test_a_function_of_other_arguments_is_refused() -> None:
     assert caught.value.code == "CS-104"
 
 
+class Other:
+    """A connection that has what the standard asks for (PEP 249), and no more: cursors execute."""
+
+    __module__ = "sqlite3"  # whose parameters it takes
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.cursor, self.commit, self.rollback = inner.cursor, inner.commit, inner.rollback
+        self.close = inner.close
+
+
 @pytest.mark.parametrize(("style", "sign"), [("qmark", "?"), ("pyformat", "%s"), ("format", "%s")])
 def test_the_parameters_of_other_databases(style: str, sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As psycopg and others write them."""
@@ -169,12 +181,176 @@ def test_the_parameters_of_other_databases(style: str, sign: str, monkeypatch: p
             asked.append(text)
             return super().execute(text.replace("%s", "?"), *values)
 
-    class Connection(sqlite3.Connection):
-        def cursor(self, factory: Any = Cursor) -> Any:
-            return super().cursor(factory)
+    class Connection(Other):
+        def __init__(self, inner: Any) -> None:
+            super().__init__(inner)
+            self.cursor = lambda: inner.cursor(Cursor)
 
-    write = cs.once_in(lambda: sqlite3.connect(":memory:", factory=Connection))(
-        lambda frame, connection: None
-    )
+    write = cs.once_in(lambda: Connection(sqlite3.connect(":memory:")))(lambda frame, connection: None)
     write([], 0, cs.BatchMark("app", "sink", "state", 0))
     assert asked[-1].count(sign) == 3
+
+
+MARK = cs.BatchMark("app", "sink", "state", 0)
+
+
+class OwnCommits(Other):
+    """Of a database without transactions, as some warehouses are: commit does nothing, rollback is not supported."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        inner.isolation_level = None
+
+        def rollback() -> None:
+            raise NotImplementedError("no transactions")
+
+        self.commit, self.rollback = lambda: None, rollback
+
+
+def connections(kind: str, root: Path) -> Callable[[], Any]:
+    """Opens connections to one database with a table of words."""
+    connect: Callable[[], Any]
+    if kind == "duckdb":
+        connect = lambda: duckdb.connect(str(root / "results.duckdb"))  # noqa: E731
+    else:
+        connect = lambda: sqlite3.connect(root / "results.db")  # noqa: E731
+    with connect() as connection:
+        connection.execute("CREATE TABLE words (word VARCHAR)")
+    connection.close()
+    if kind == "cursors only":
+        return lambda: Other(connect())
+    if kind == "already in a transaction":
+
+        def begun() -> Any:
+            connection = connect()
+            connection.execute("BEGIN")
+            return connection
+
+        return begun
+    return connect
+
+
+KINDS = ("sqlite", "duckdb", "cursors only", "already in a transaction")
+
+
+def insert(connection: Any, word: str) -> None:
+    on = connection if hasattr(connection, "execute") else connection.cursor()
+    on.execute("INSERT INTO words VALUES (?)", (word,))
+
+
+def words_in(connect: Callable[[], Any]) -> list[str]:
+    connection = connect()
+    on = connection if hasattr(connection, "execute") else connection.cursor()
+    found = on.execute("SELECT word FROM words ORDER BY word").fetchall()
+    connection.close()
+    return [word for (word,) in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_that_raises_midway_writes_all_when_the_batch_is_repeated(
+    kind: str, tmp_path: Path
+) -> None:
+    """DuckDB commits each statement unless a transaction was begun."""
+    connect, failing = connections(kind, tmp_path), [True, False]
+
+    @cs.once_in(connect)
+    def write(frame: Any, connection: Any) -> None:
+        insert(connection, "a")
+        if failing.pop(0):
+            raise ValueError("midway")
+        insert(connection, "b")
+
+    with pytest.raises(ValueError, match="midway"):
+        write([], 0, MARK)
+    assert words_in(connect) == []
+    for _ in range(2):
+        write([], 0, MARK)
+    assert words_in(connect) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_one_after_the_other(kind: str, tmp_path: Path) -> None:
+    connect = connections(kind, tmp_path)
+    write = cs.once_in(connect)(lambda frame, connection: insert(connection, frame))
+    for batch in (0, 1, 1, 2, 0, 5):
+        write(str(batch), batch, cs.BatchMark("app", "sink", "state", batch))
+    write("other", 1, cs.BatchMark("app", "sink", "other state", 1))
+    assert words_in(connect) == ["0", "1", "2", "5", "other"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_no_row_is_lost_where_a_function_ends_the_transaction(kind: str, ends: str, tmp_path: Path) -> None:
+    connect, at = connections(kind, tmp_path), ["first", "repeated"]
+
+    @cs.once_in(connect)
+    def write(frame: Any, connection: Any) -> None:
+        insert(connection, "a")
+        if at.pop(0) == "first":
+            getattr(connection, ends)()
+            raise ValueError("midway")
+        insert(connection, "b")
+
+    with pytest.raises(ValueError, match="midway"):
+        write([], 0, MARK)
+    write([], 0, MARK)
+    assert set(words_in(connect)) == {"a", "b"}
+
+
+REFUSED = [(kind, ends) for kind in KINDS for ends in ("commit", "rollback")]
+REFUSED.remove(("duckdb", "commit"))  # it has no savepoints to see this by
+
+
+@pytest.mark.parametrize(("kind", "ends"), REFUSED)
+def test_a_function_that_ends_the_transaction_is_refused(kind: str, ends: str, tmp_path: Path) -> None:
+    """Else the rows after a commit, or those before a rollback, and the mark are two things."""
+    connect = connections(kind, tmp_path)
+
+    @cs.once_in(connect)
+    def write(frame: Any, connection: Any) -> None:
+        insert(connection, "a")
+        getattr(connection, ends)()
+        insert(connection, "b")
+
+    for _ in range(2):  # and is not marked
+        with pytest.raises(cs.ProcessingError) as caught:
+            write([], 0, MARK)
+        assert (caught.value.code, "ended the transaction" in caught.value.what) == ("CS-591", True)
+
+
+def test_the_error_of_a_function_is_not_hidden(tmp_path: Path) -> None:
+    """A rollback that fails, and a connection that cannot be closed, come after it."""
+
+    class Broken(Other):
+        def __init__(self, inner: Any) -> None:
+            super().__init__(inner)
+            self.inner = inner
+            self.close = self.fail
+
+        def fail(self) -> None:
+            raise RuntimeError("cannot rollback")
+
+    def write(frame: Any, connection: Broken) -> None:
+        connection.rollback = connection.fail
+        raise ValueError("mine")
+
+    connect = connections("sqlite", tmp_path)
+    with pytest.raises(ValueError, match="mine"):
+        cs.once_in(lambda: Broken(connect()))(write)([], 0, MARK)
+
+
+def test_a_database_without_transactions_is_refused(tmp_path: Path) -> None:
+    """And nothing is marked: the repeat with a right connection writes the batch."""
+    connect = connections("sqlite", tmp_path)
+    with pytest.raises(cs.ProcessingError) as caught:
+        cs.once_in(lambda: OwnCommits(connect()))(lambda frame, connection: insert(connection, "a"))(
+            [], 0, MARK
+        )
+    assert (caught.value.code, words_in(connect)) == ("CS-591", [])
+    cs.once_in(connect)(lambda frame, connection: insert(connection, "a"))([], 0, MARK)
+    assert words_in(connect) == ["a"]
+    connection = connect()
+    assert [writer for (writer,) in connection.execute("SELECT writer FROM crossstream_batches")] == [
+        "app/sink"
+    ]
+    connection.close()

@@ -10,6 +10,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from tests.runtime.test_skipping import CALLABLES, EXPRESSIONS, JSON, NASTY, SERDES, build, settings
+from tests.runtime.test_unwritable_values import JOINS, OUT, ROWS, position
 from tests.spark.world import TEXT, World
 
 pytestmark = pytest.mark.spark
@@ -50,3 +51,22 @@ def test_nasty_records(
         out = driver.create_output_topic("out", TEXT, BYTES).read_key_values_to_map()
         assert dropped == driver.metrics()["dropped"]
     assert world.table("out", TEXT, BYTES) == {key: value for key, value in out.items() if value is not None}
+
+
+@pytest.mark.parametrize("join", ["join", "join_many"])
+def test_a_left_row_that_cannot_be_written_is_a_dead_letter_under_its_own_key(
+    spark: Any, world: World, join: str
+) -> None:
+    builder = cs.StreamsBuilder()
+    JOINS[join](float("nan"))(builder).to_stream().map(lambda key, value: ("", value)).to("out", OUT)
+    world.create(orders=3, items=3, out=1, dead=1)
+    for number, (topic, key, value) in enumerate(ROWS[:4]):
+        world.append(topic, [(key, value, number)], TEXT, JSON)
+    with cs.SparkStreams(
+        builder.build(), world.config(processing_errors=cs.DeadLetter("dead")), spark
+    ) as app:
+        app.process_available()
+    (letter,) = world.read("dead", BYTES, BYTES)
+    headers = dict(letter.headers)
+    place = [int(headers[f"crossstream.{name}"] or b"") for name in ("partition", "offset")]
+    assert (letter.key, headers["crossstream.topic"], place) == (b"new", b"orders", position(ROWS, 3, 3))

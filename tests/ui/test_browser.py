@@ -56,7 +56,7 @@ def test_it_shows_what_the_application_has(tmp_path: Path) -> None:
         app.process_available()
         address = app.ui_address or ""
         until(lambda: bool(asked(address, "api/observation")["batches"]))
-        document = browsed(tmp_path, f"{address}?still=1", "--dump-dom")
+        document = browsed(tmp_path, f"{address}&still=1", "--dump-dom")
         progress = app.progress
     assert shown(document, "application") == "shop"
     assert shown(document, "lag") == "0"
@@ -82,7 +82,7 @@ def test_it_paints_in_light_and_dark_wide_and_narrow(tmp_path: Path, size: str, 
             f"--window-size={size}",
             f"--blink-settings=preferredColorScheme={scheme}",
         )
-        browsed(tmp_path, f"{app.ui_address}?still=1", *options)
+        browsed(tmp_path, f"{app.ui_address}&still=1", *options)
     assert picture.stat().st_size > 40_000
     pixels = decoded(picture)
     dark = sum(max(pixel) < 60 for pixel in pixels) / len(pixels)

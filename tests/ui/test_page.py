@@ -39,13 +39,19 @@ CUSTOMERS = [("c1", {"name": "<b>Ann</b>"}, 1_000)]
 
 
 def get(address: str, path: str = "", **headers: str) -> tuple[int, bytes]:
-    request = urllib.request.Request(address.partition("?")[0] + path, headers=headers)
+    request = urllib.request.Request(address.partition("?")[0] + path, headers={**cookie(address), **headers})
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
+
+
+def cookie(address: str) -> dict[str, str]:
+    """What a browser sends that has opened the address, which has a token."""
+    place, _, token = address.partition("/?token=")
+    return {"Cookie": f"crossstream-token-{place.rpartition(':')[2]}={token}"} if token else {}
 
 
 def asked(address: str, path: str) -> Any:
@@ -58,7 +64,7 @@ def events(address: str, count: int) -> list[Any]:
     """So many observations as they are sent."""
     host, port = address.removeprefix("http://").partition("/")[0].split(":")
     with closing(http.client.HTTPConnection(host, int(port), timeout=20)) as connection:
-        connection.request("GET", "/api/events")
+        connection.request("GET", "/api/events", headers=cookie(address))
         with closing(connection.getresponse()) as answer:
             assert answer.getheader("content-type", "").startswith("text/event-stream")
             found: list[Any] = []
@@ -236,9 +242,10 @@ def test_only_this_machine_is_answered_by_its_name(tmp_path: Path) -> None:
             assert get(page.address, "api/observation", Host=host)[0] == 200, host
 
 
-def test_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
-    with page_of(tmp_path, host="0.0.0.0") as page:
-        here = f"http://127.0.0.1:{page.port}/"
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_token_is_needed(tmp_path: Path, host: str) -> None:
+    with page_of(tmp_path, host=host) as page:
+        here, name = f"http://127.0.0.1:{page.port}/", f"crossstream-token-{page.port}"
         assert page.token is not None
         assert page.address.endswith(f"/?token={page.token}")
         for path in (
@@ -250,8 +257,8 @@ def test_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
             "?token=x",
         ):
             assert get(here, path)[0] == 401, path
-        assert get(here, "api/observation", Cookie="crossstream-token=x")[0] == 401
-        assert get(here, "api/observation", Cookie=f"crossstream-token={page.token}")[0] == 200
+        assert get(here, "api/observation", Cookie=f"{name}=x")[0] == 401
+        assert get(here, "api/observation", Cookie=f"{name}={page.token}")[0] == 200
         connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=20)
         connection.request("GET", f"/?token={page.token}")
         answer = connection.getresponse()
@@ -262,10 +269,44 @@ def test_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
         connection.close()
 
 
+def test_an_open_page_needs_none(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with streams(shop(), config_of(tmp_path, ui_port=0, ui_open=True)) as app:
+        app.process_available()
+        assert "token" not in str(app.ui_address)
+        assert get(str(app.ui_address), "api/observation")[0] == 200
+        assert get(str(app.ui_address), "api/observation", Host="evil.example")[0] == 403
+
+
+def test_what_follows_the_token_in_the_address_stays(tmp_path: Path) -> None:
+    with page_of(tmp_path) as page, closing(http.client.HTTPConnection("127.0.0.1", page.port)) as asker:
+        asker.request("GET", f"//evil.example/?still=1&token={page.token}")
+        assert asker.getresponse().getheader("location") == "/?still=1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["api/rows?store=details", "api/changes?store=details&key=o1", "api/stores", "api/why", "api/events"],
+)
+def test_a_page_of_another_site_gets_nothing_done(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another port of this machine is of the same site, so that the browser sends the cookie."""
+    with page_of(tmp_path) as page:
+        monkeypatch.setattr(page.feed.source, "open", lambda *_: pytest.fail("it is carried out"))
+        monkeypatch.setattr(page.feed.source, "stores", lambda *_: pytest.fail("it is carried out"))
+        for site in ("cross-site", "same-site", "", "other"):
+            assert get(page.address, f"api/{path}", **{"Sec-Fetch-Site": site})[0] == 403, site
+        monkeypatch.undo()
+        for site in ("same-origin", "none"):
+            assert get(page.address, "api/stores", **{"Sec-Fetch-Site": site})[0] == 200, site
+
+
 def test_it_only_reads(tmp_path: Path) -> None:
     with page_of(tmp_path) as page:
         for method in ("POST", "PUT", "DELETE", "PATCH"):
-            request = urllib.request.Request(page.address + "api/rows?store=orders", method=method, data=b"x")
+            url = page.address.partition("?")[0] + "api/rows?store=orders"
+            request = urllib.request.Request(url, method=method, data=b"x", headers=cookie(page.address))
             with pytest.raises(urllib.error.HTTPError, match="405") as caught:
                 urllib.request.urlopen(request, timeout=20)
             caught.value.close()

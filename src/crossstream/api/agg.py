@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from crossstream import serdes
-from crossstream.agg import Aggregation, Field
+from crossstream.agg import Aggregation, Asked
 from crossstream.api.checks import function_of
 from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
 from crossstream.columns.functions import Function, other_rows, plain, select, serialized
@@ -41,8 +41,9 @@ def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
     for name, given in columns.items():
         given = _made_of_aggregates(name, given)
         places = []
-        for kind, field in given.terms:
-            term = Term(kind, None if field is None else _number_of(fields, kind, field, node))
+        for asked in given.terms:
+            kind, field, limit = asked
+            term = Term(kind, None if field is None else _number_of(fields, kind, field, node), limit)
             if term not in terms:
                 terms.append(term)
                 types.append(_type_of(term, name, fields))
@@ -153,17 +154,16 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
     {"Sum": "sum", "Mean": "mean", "Min": "min", "Max": "max", "Count": "count"}
 )
 
-_Term = tuple[Kind, Field | None]
-_Place = Callable[[_Term], Any]
+_Place = Callable[[Asked], Any]
 """What stands for a term in the JSON."""
 
 
 def as_aggregation(expression: pl.Expr) -> Aggregation | None:
     """The aggregates in an expression, and what it makes of them; None if it has none that are known."""
     parts = serialized(expression)
-    terms: list[_Term] = []
+    terms: list[Asked] = []
 
-    def found(term: _Term) -> Any:
+    def found(term: Asked) -> Any:
         terms.append(term)
         return None
 
@@ -179,15 +179,15 @@ def as_aggregation(expression: pl.Expr) -> Aggregation | None:
     return Aggregation(terms, made) if terms else None
 
 
-def _column(term: _Term, name: str) -> Any:
-    column = pl.col(name).fill_null(0) if term[0] == "sum" else pl.col(name)
+def _column(term: Asked, name: str) -> Any:
+    column = pl.col(name).fill_null(0) if term.kind == "sum" else pl.col(name)
     return serialized(column)
 
 
 def _replaced(node: Any, place: _Place) -> Any:
     """The JSON with something else in place of each aggregate."""
     if node == "Len":
-        return place(("count", None))
+        return place(Asked("count"))
     if isinstance(node, list):
         return [_replaced(one, place) for one in node]
     if not isinstance(node, dict):
@@ -198,7 +198,7 @@ def _replaced(node: Any, place: _Place) -> Any:
     return {name: one if name == "Literal" else _replaced(one, place) for name, one in node.items()}
 
 
-def _term(call: Any) -> _Term | None:
+def _term(call: Any) -> Asked | None:
     if not isinstance(call, dict) or len(call) != 1:
         return None
     name, given = next(iter(call.items()))
@@ -208,8 +208,8 @@ def _term(call: Any) -> _Term | None:
     if options.get("propagate_nans"):
         return None
     if options.get("include_nulls"):
-        return "count", None
-    return _KINDS[name], _expression(options["input"])
+        return Asked("count")
+    return Asked(_KINDS[name], _expression(options["input"]))
 
 
 def _expression(parts: Any) -> pl.Expr:

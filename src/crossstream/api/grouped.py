@@ -33,6 +33,7 @@ from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
+from crossstream.serdes.json_plain import unnamed
 from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Grouping(Handle, Generic[K, V]):
             group_values=groups.values,
             windows=groups.windows,
             emit_final=groups.emit_final,
-            store=None if option is None else asked.spec(group_key, value),
+            store=None if option is None else asked.spec(key, value),
             **attributes,
         )
         return groups.table(self._draft, made)
@@ -222,7 +223,9 @@ class _Counting(_Grouping[K, V]):
         self, named: Any, materialized: Any, store: str | None, value: AsSerde | None, **functions: Any
     ) -> KTable[K, Any]:
         asked = materialized_of("reduce", materialized, store, value)
-        kept = (asked or Materialized()).value or self._groups.values[0] or self._node.value
+        kept = (asked or Materialized()).value or self._groups.values[0]
+        if kept is None and self._node.value is not None:
+            kept = unnamed(self._node.value)
         value_type = None if kept is not None else self._node.value_type
         return self._table("reduce", named, asked, value=kept, value_type=value_type, **functions)
 

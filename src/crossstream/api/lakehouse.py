@@ -8,10 +8,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import pyarrow as pa
+
 from crossstream.api.checks import known_serdes
 from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
-from crossstream.columns.flat import KEY, Format, NoSuchColumn, layout_of
+from crossstream.columns.flat import KEY, Format, Layout, NoSuchColumn, layout_of
 from crossstream.errors import ConfigError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import TableSink, ToStream
 from crossstream.serdes import Serde
@@ -20,6 +22,7 @@ Key: TypeAlias = str | Sequence[str] | None
 """The names of the key's columns."""
 SchemaMode: TypeAlias = Literal["merge"] | None
 
+_NO_PARTITIONS = (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
@@ -47,12 +50,17 @@ class WrittenToTables(Previewed):
         key that is a struct, which keep their own names without it; of a stream ``key=None`` leaves the key out. A name
         that is a field of the value, too, is one column: that field is the key.
         ``timestamp``: a name for a column of timestamps. ``schema_mode="merge"`` adds columns that the table does not
-        have. ``partition_by``: columns, of a table that is created. ``storage_options``: those of ``deltalake``.
+        have. ``partition_by``: columns of a table that is created; of one that is there, those of text or decimals.
+        ``storage_options``: those of ``deltalake``.
 
         A batch is one commit of the table, which has its number: a batch that comes again after a crash is skipped.
+        A value that the table cannot hold, such as an empty text in a partition, is a bad record (CS-654), for
+        ``processing_errors``.
+
         Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
-        valid, `SerdeError` CS-404 for types that Delta does not have, `ConfigError` CS-201 without ``deltalake``. At
-        the start `SinkError`: CS-654 for a table with other columns or another key, CS-665 if it cannot be opened.
+        valid, and for partitions of floats, bytes, lists or structs, `SerdeError` CS-404 for types that Delta does not
+        have, `ConfigError` CS-201 without ``deltalake``. At the start `SinkError`: CS-654 for a table with other
+        columns, another key, or partitions to name, CS-665 if it cannot be opened.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -189,6 +197,11 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
     assert value.dtype is not None
     try:
         layout = layout_of(settings["form"], key.dtype, value.dtype, settings["keys"], settings["timestamp"])
+        lists = [name for name in layout.keys if pa.types.is_nested(layout.schema.field(name).type)]
+        if lists and settings["upserts"]:
+            raise NoSuchColumn(
+                f"a table is written by its key, and {lists[0]!r} is a list, which is not compared"
+            )
     except NoSuchColumn as error:
         if "two columns" in str(error) or "names are given" in str(error):
             step = 'name the columns: key="order_id", timestamp="ts"; a field that is the key has the key\'s type'
@@ -199,10 +212,22 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
             where=caller_location(operator),
             next="change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
         ) from None
-    missing = [name for name in settings["partition_by"] if name not in layout.schema.names]
-    if missing:
-        known = ", ".join(layout.schema.names)
-        raise _wrong(operator, f"there is no column {missing[0]!r} to partition by", f"use one of {known}")
+    _check_partitions(operator, settings["partition_by"], layout)
+
+
+def _check_partitions(operator: str, names: Sequence[str], layout: Layout) -> None:
+    known = layout.schema.names
+    for name in names:
+        if name not in known:
+            step = f"use one of {', '.join(known)}"
+            raise _wrong(operator, f"there is no column {name!r} to partition by", step)
+        kind = layout.schema.field(name).type
+        if any(is_of(kind) for is_of in _NO_PARTITIONS):
+            step = "partition by columns of text, whole numbers, decimals, dates, timestamps or booleans"
+            raise _wrong(operator, f"Delta tables have no partitions of the type of {name!r}: {kind}", step)
+    if len(set(names)) < len(names) or len(names) == len(known):
+        step = "name each column once, and leave one that is not a partition"
+        raise _wrong(operator, f"partition_by={tuple(names)!r} has a column twice, or every column", step)
 
 
 def _wrong(operator: str, what: str, step: str) -> TopologyError:

@@ -31,7 +31,6 @@ from crossstream.api.windows import Suppressed, suppression
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import called_as, refuse_calls, settings_refusal
@@ -267,7 +266,8 @@ class KTable(WrittenToTables, Generic[K, V]):
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
 
         Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
-        to no group. Raises CS-140 if the serde of the new keys is unknown, CS-136 for a table that keeps versions.
+        to no group. Of a table that keeps versions, the latest ones are grouped; a version behind a newer one is
+        dropped, and counted (KIP-914). Raises CS-140 if the serde of the new keys is unknown.
 
         >>> from crossstream import StreamsBuilder
         >>> orders = StreamsBuilder().table("orders")
@@ -275,13 +275,6 @@ class KTable(WrittenToTables, Generic[K, V]):
         <KTable orders.group_by.count>
         """
         option = grouped_of("group_by", grouped, key, value)
-        if history_of(self._draft.nodes, self._node.name) is not None:
-            raise TopologyError(
-                "the rows of a table that keeps versions cannot be grouped: its old rows are not forwarded",
-                code="CS-136",
-                where=caller_location("group_by"),
-                next="leave history_retention out, or make a table without it: table.to_stream().to_table()",
-            )
         selects = isinstance(mapper, str | pl.Expr)
         inputs = {"value": self._node}
         if selects:

@@ -8,6 +8,7 @@ from crossstream._version import __version__
 from crossstream.cli.options import (
     TOPICS,
     Commands,
+    Parser,
     add_assignments,
     add_command,
     add_connection,
@@ -41,7 +42,7 @@ STATE = "STATE_DIR"
 
 def make_parser() -> ArgumentParser:
     """The parser; each command sets ``command``, the ``module:function`` that carries it out."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="crossstream",
         description="Kafka Streams' model and all its joins, in Python on Apache Spark.",
         epilog="crossstream COMMAND --help lists the options of a command. Begin with: crossstream demo",
@@ -133,11 +134,13 @@ def _run(commands: Commands) -> None:
         ("--health-patience", "DURATION", duration, stuck),
         ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
         ("--metrics-port", "PORT", port, "serve numbers for Prometheus at this port"),
-        ("--metrics-host", "ADDRESS", some, "where that listens; default: 0.0.0.0, every address"),
+        ("--metrics-host", "ADDRESS", some, "where that listens; default: 127.0.0.1, this machine only"),
         ("--ui-host", "ADDRESS", some, "where the page listens; default: 127.0.0.1, this machine only"),
     )
     page = "serve a page that shows the running application (default port: %(const)s)"
     add_option(settings, "--ui", "PORT", port, page, dest="ui_port", nargs="?", const=UI_PORT)
+    is_open = "the page needs no token; default: the address that is shown has one"
+    settings.add_argument("--ui-open", action=BooleanOptionalAction, help=is_open)
     durable = "commits survive a crash of the machine; default: yes"
     settings.add_argument("--durable", action=BooleanOptionalAction, help=durable)
     add_kafka(settings)
@@ -204,6 +207,9 @@ def _topics(commands: Commands) -> None:
     add_assignments(create, "--config", "a topic setting, such as cleanup.policy=compact; may be repeated")
 
 
+REGISTRY = "the schema registry to ask for schemas of rows; the one that the state names is not asked"
+
+
 def _query(commands: Commands) -> None:
     parser = add_command(
         commands,
@@ -230,6 +236,7 @@ def _query(commands: Commands) -> None:
         ("--max", "N", positive, "print at most N rows"),
         ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
         ("--as-of-time", "T", str, time),
+        ("--registry", "URL", some, REGISTRY),
     )
 
 
@@ -251,6 +258,7 @@ def _why(commands: Commands) -> None:
         parser,
         ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
         ("--start", "MS", not_negative, start),
+        ("--registry", "URL", some, REGISTRY),
     )
     add_inputs(parser)
 
@@ -348,12 +356,12 @@ def _ui(commands: Commands) -> None:
     )
     parser.add_argument("state_dir", type=some, metavar=STATE)
     add_option(parser, "--port", "PORT", port, "default: %(default)s", default=UI_PORT)
-    host = (
-        "where it listens; any other than the default needs a token, which is printed (default: %(default)s)"
-    )
+    host = "where it listens; the address that is printed has a token, which is needed (default: %(default)s)"
     add_option(parser, "--host", "ADDRESS", some, host, default="127.0.0.1")
+    add_flag(parser, "--open", "no token is needed: everybody who reaches the port reads the state")
     app = "the application, app.py[:name]: the page draws it, and shows which records made a row"
     add_option(parser, "--app", FILE, some, app)
+    add_option(parser, "--registry", "URL", some, REGISTRY)
     add_inputs(parser)
 
 

@@ -27,6 +27,9 @@ from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicConnection
 
+NOT_EXACT = 3
+"""Exit code of an answer of `why` that may have too many records, or lack some."""
+
 
 def verify(arguments: Namespace) -> int:
     """Compares the stores of a state with what the topics give; 1 if rows differ."""
@@ -82,7 +85,7 @@ def shadow(arguments: Namespace) -> int:
 
 
 def why(arguments: Namespace) -> int:
-    """Shows what made a row; 1 if there is no such row."""
+    """Shows what made a row; 1 if there is no such row, 3 if the answer is not exact."""
     words = arguments.named
     if len(words) not in (3, 4):
         raise wrong_usage(
@@ -99,11 +102,11 @@ def why(arguments: Namespace) -> int:
     serde = loaded.topology[name].key if store is None and name in loaded.topology.nodes else None
     key = parse_key(serde if store is None else store.key, text)
     if arguments.start is not None:
-        key = _window(open_store(root, name), key, arguments.start)
+        key = _window(open_store(root, name, registry=arguments.registry), key, arguments.start)
     connection, settings = inputs_of(loaded, arguments)
     found = find_why(root, plan, connection, name, key, settings, as_of=arguments.as_of)
     print(to_json(found.to_dict()) if arguments.format == "json" else found)
-    return 1 if found.value is None else 0
+    return 1 if found.value is None else NOT_EXACT if found.is_inexact else 0
 
 
 def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
@@ -112,7 +115,7 @@ def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
     rows: list[tuple[str, str]] = []
     batches = [one for one in BatchLog(root).commits() if arguments.as_of in (None, one)]
     for batch in batches:
-        store = open_store(root, name, batch)
+        store = open_store(root, name, batch, registry=arguments.registry)
         key = parse_key(store.key, text)
         value = store.get(key) if store.by_time is None else store.fetch(key)
         shown = "-" if value in (None, []) else as_text(to_plain(value))

@@ -32,7 +32,7 @@ def main(arguments: Namespace) -> int:
     application = application_of(folder)
     asked = threading.Event()
     made = _of_file(folder, arguments)
-    page = Page(arguments.host, arguments.port, made, "--port")
+    page = Page(arguments.host, arguments.port, made, "--port", is_open=arguments.open)
     with closing(page), on_signals(lambda *_: asked.set()):
         say(f"the page of {application.application_id}, until Ctrl-C:")
         print(page.address, flush=True)
@@ -44,7 +44,7 @@ def main(arguments: Namespace) -> int:
 def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSource]:
     """What the page shows: with the application's file also its drawing, and why a row is what it is."""
     if arguments.app is None:
-        return lambda: FolderSource(folder)
+        return lambda: FolderSource(folder, registry=arguments.registry)
     loaded = load(arguments.app)
     plan = plan_topology(loaded.topology)
     connection, settings = inputs_of(loaded, arguments)
@@ -52,4 +52,4 @@ def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSour
     def explain(store: str, key: Any, as_of: int | None) -> Why:
         return why(folder, plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)
 
-    return lambda: FolderSource(folder, explain, drawing_of(loaded.topology))
+    return lambda: FolderSource(folder, explain, drawing_of(loaded.topology), arguments.registry)

@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
 from crossstream.columns.functions import Function
 
-Kind = Literal[
-    "count", "sum", "min", "max", "mean", "first", "last", "collect", "collect_set", "approx_distinct"
+Kind: TypeAlias = Literal[
+    "count",
+    "sum",
+    "min",
+    "max",
+    "mean",
+    "first",
+    "last",
+    "collect",
+    "collect_set",
+    "count_distinct",
+    "approx_distinct",
+    "top",
+    "bottom",
 ]
 
-OF_ROWS = frozenset({"min", "max", "first", "last", "collect", "collect_set", "approx_distinct"})
+OF_ROWS: frozenset[Kind] = frozenset(
+    {
+        "min",
+        "max",
+        "first",
+        "last",
+        "collect",
+        "collect_set",
+        "count_distinct",
+        "approx_distinct",
+        "top",
+        "bottom",
+    }
+)
 """The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
 
 
-IN_ORDER = frozenset({"first", "last", "collect", "collect_set"})
+IN_ORDER: frozenset[Kind] = frozenset({"first", "last", "collect", "collect_set", "top", "bottom"})
 """The aggregates that depend on the order of the records."""
+
+
+BY, VALUE = "by", "value"
+"""The fields of what "top" and "bottom" aggregate: what decides, and what is listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A built-in aggregate. ``field``: the number of its field; None: of the records themselves."""
+    """A built-in aggregate. ``field``: the number of its field; None: of the records themselves.
+
+    ``limit``: of "top" and "bottom", how many values. Their field is a struct of `BY` and `VALUE`.
+    """
 
     kind: Kind
     field: int | None = None
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +97,26 @@ def result_type(kind: Kind, field: pl.DataType | None) -> pl.DataType | None:
     >>> result_type("sum", pl.Int64()), result_type("sum", pl.String())
     (Int64, None)
     """
-    if kind in ("count", "approx_distinct"):
+    if kind in ("count", "count_distinct", "approx_distinct"):
         return pl.Int64()
     assert field is not None
+    if kind in ("top", "bottom"):
+        types = field.to_schema() if isinstance(field, pl.Struct) else {}
+        return pl.List(types[VALUE]) if _is_ordered(types[BY]) else None
     if kind in ("collect", "collect_set"):
         return pl.List(field)
     if kind in ("first", "last"):
         return field
     if kind in ("min", "max"):
-        return None if field.is_nested() or field in (pl.Null, pl.Object) else field
-    whole = field in (pl.Int64, pl.Boolean)
+        return field if _is_ordered(field) else None
+    whole = field in (pl.Int64, pl.UInt64, pl.Boolean)
     if not (whole or field.is_float() or field.is_decimal()):
         return None
     if kind == "mean" or field.is_float():
         return pl.Float64()
-    return pl.Int64() if whole else field
+    return pl.Int64() if field == pl.Boolean else field
+
+
+def _is_ordered(dtype: Any) -> bool:
+    """Whether values of a type have a largest one."""
+    return not dtype.is_nested() and dtype not in (pl.Null, pl.Object)

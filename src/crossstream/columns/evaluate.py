@@ -179,15 +179,24 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
 
     ``noun``: what they are called in the message. Raises `SerdeError` if no single row is at fault.
     """
+    column, wrong = written(keys, serde)
+    return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
+
+
+def written(values: Values, serde: Serde | None) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
+    """The bytes, null where the serde refuses a row, and the refused rows.
+
+    Raises `SerdeError` if no single row is at fault.
+    """
     try:
-        return keys.wire(serde), []
+        return values.wire(serde), []
     except SerdeError:
         if serde is None:
             raise
-        column, wrong = encoded(keys, serde)
-        if not wrong and not keys.missing().all():
+        column, wrong = encoded(values, serde)
+        if not wrong and not values.missing().all():
             raise
-        return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
+        return column, wrong
 
 
 def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
@@ -225,23 +234,37 @@ def _taken(arguments: Mapping[str, Values], rows: np.ndarray) -> dict[str, Value
 
 
 def _express_together(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
-    assert function.expression is not None
-    try:
-        series = _of_declared_type(select(function.expression, frame_for(function, key, arguments)), function)
-        if beyond_the_calendar(series):
-            raise ValueError("the expression gave a time before the year 1 or after 9999")
-        return Outcome(Values(function.returns, series=series))
-    except ProcessingError:
-        raise
-    except (Exception, pl.exceptions.PanicException) as error:  # of Polars, or of a function in `map_batches`
-        if not key.rows:
-            return Outcome(uncalled(function, 0))
-        if key.rows == 1:
-            panic = isinstance(error, pl.exceptions.PanicException)  # which is no `Exception`
-            return Outcome(uncalled(function, 1), [Failure(0, RuntimeError(str(error)) if panic else error)])
+    found = _expressed(function, key, arguments)
+    if not isinstance(found, Exception):
+        return Outcome(Values(function.returns, series=found))
+    if key.rows <= 1:
+        return Outcome(uncalled(function, key.rows), [Failure(0, found)] if key.rows else [])
     halves = np.array_split(np.arange(key.rows), 2)
     outcomes = [_express_together(function, key.take(rows), _taken(arguments, rows)) for rows in halves]
     return _merged(function, halves, outcomes)
+
+
+def _expressed(function: Function, key: Values, arguments: Mapping[str, Values]) -> pl.Series | Exception:
+    """The results of the expression; or what it raised, or why a value cannot be read.
+
+    Anything else is an error of this package, which must not pass for a failure of the user's function: it is raised.
+    """
+    assert function.expression is not None
+    try:
+        frame = frame_for(function, key, arguments)
+    except SerdeError as error:
+        return error
+    try:
+        series = _of_declared_type(select(function.expression, frame), function)
+        if beyond_the_calendar(series):
+            raise ValueError("the expression gave a time before the year 1 or after 9999")
+        return series
+    except ProcessingError:
+        raise
+    except pl.exceptions.PanicException as error:  # which is no `Exception`
+        return RuntimeError(str(error))
+    except Exception as error:  # of Polars, or of a function in `map_batches`
+        return error
 
 
 def _of_declared_type(series: pl.Series, function: Function) -> pl.Series:

@@ -9,6 +9,7 @@ Delta and Iceberg have fewer types than Polars: integers have a sign, and times 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -19,9 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import last_per_key
+from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
-from crossstream.errors import SinkError
 
 Format: TypeAlias = Literal["delta", "iceberg"]
 """The kinds of tables."""
@@ -117,8 +117,8 @@ def layout_of(
     twice = sorted({field.name for field in fields if names_.count(field.name.lower()) > 1})
     if twice:
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
-    if not fields or DELETED in names_:
-        raise NoSuchColumn(f"there must be a column, and none named {DELETED!r}")
+    if not fields or "" in names_ or DELETED in names_:
+        raise NoSuchColumn(f"there must be a column, none without a name, and none named {DELETED!r}")
     return Layout(pa.schema(fields), tuple(keys), shared)
 
 
@@ -152,42 +152,69 @@ def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
 def flat_rows(changes: Changes, layout: Layout, timestamp: str | None, *, upserts: bool) -> pa.Table:
     """Records as rows of the table; ``upserts``: the last change of each key, and the column `DELETED`.
 
-    Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds;
-    `SinkError` CS-654 for a row whose field is named as the key, and is another one.
+    Keys are equal if their columns are, whatever their bytes: 0.0 and -0.0 are one key, NaN is one, and so are two
+    JSON texts of the same fields.
+
+    Raises `pyarrow.ArrowInvalid` for a value that the column cannot hold, such as a time between two microseconds.
     """
     if upserts:
-        changes = changes.take(np.sort(last_per_key(changes, changes.hashes(), np.arange(changes.rows))))
-    columns = [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
-    value = _array_of(changes.value)
-    parts = (
-        dict(zip(value.type.names, value.flatten(), strict=True)) if pa.types.is_struct(value.type) else {}
-    )
-    for name in layout.shared:
-        _check_same(name, columns[layout.keys.index(name)], parts.pop(name))
-    columns += parts.values() or [value]
+        changes = _last_per_row(by_arrival(changes), layout)
     fields = [field for field in layout.schema if field.name != timestamp]
-    cast = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    cast = [
+        column.cast(field.type) for column, field in zip(flat_columns(changes, layout), fields, strict=True)
+    ]
+    if upserts:
+        cast[: len(layout.keys)] = map(_comparable, cast[: len(layout.keys)])
     if timestamp is not None:
         cast.append(pa.array(changes.ts * 1000, pa.int64()).cast(TIME))
     schema = layout.schema
     if upserts:
-        cast.append(value.is_null())
+        cast.append(pa.array(changes.value.missing()))
         schema = schema.append(pa.field(DELETED, pa.bool_()))
     return pa.table(cast, schema=schema.with_metadata({_KEYS: "\n".join(layout.keys)}))
 
 
-def _check_same(name: str, keys: pa.Array, fields: pa.Array) -> None:
-    """Refuses (CS-654) a field, named as the key, that is not the key of its record. A null says nothing."""
-    differ = pc.fill_null(pc.not_equal(keys, fields.cast(keys.type, safe=False)), False)
-    if pc.any(differ).as_py():
-        row = pc.index(differ, True).as_py()
-        key, field = keys[row].as_py(), fields[row].as_py()
-        raise SinkError(
-            f"key={name!r} makes the key and the field of that name one column, and they differ: {key!r} and {field!r}",
-            code="CS-654",
-            next=f"make the field the key before: table.to_stream().select_key({name!r}).to_table(key=…); "
-            "or give the column of the key another name",
-        )
+def flat_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    """The columns of the key, if there are any, and those of the value, in their own types."""
+    fields = _fields(_array_of(changes.value))
+    return [*_key_columns(changes, layout), *(column for name, column in fields if name not in layout.shared)]
+
+
+def other_keys(changes: Changes, layout: Layout) -> Iterator[tuple[int, str, object, object]]:
+    """(row, column, key, field) where a column is the key and a field, and the two differ. A null says nothing."""
+    if not layout.shared:
+        return
+    keys = dict(zip(layout.keys, _key_columns(changes, layout), strict=True))
+    for name, field in _fields(_array_of(changes.value)):
+        if name in layout.shared:
+            differ = pc.not_equal(keys[name], field.cast(keys[name].type, safe=False))
+            for row in np.flatnonzero(pc.fill_null(differ, False).to_numpy(zero_copy_only=False)).tolist():
+                yield row, name, keys[name][row].as_py(), field[row].as_py()
+
+
+def _fields(value: pa.Array) -> list[tuple[str, pa.Array]]:
+    """The columns of values, with their names."""
+    if not pa.types.is_struct(value.type):
+        return [(VALUE, value)]
+    return list(zip(value.type.names, value.flatten(), strict=True))
+
+
+def _key_columns(changes: Changes, layout: Layout) -> list[pa.Array]:
+    return [column for _, column in _leaf_columns(_array_of(changes.key))] if layout.keys else []
+
+
+def _comparable(key: pa.Array) -> pa.Array:
+    """The column of a key, in which equal values have equal bits: 0.0 also for -0.0, and one NaN."""
+    if not pa.types.is_floating(key.type):
+        return key
+    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))
+
+
+def _last_per_row(changes: Changes, layout: Layout) -> Changes:
+    """The last change of each row of the table; ``changes`` in arrival order."""
+    keys = pl.DataFrame({str(n): pl.Series(c) for n, c in enumerate(_key_columns(changes, layout))})
+    last = keys.with_row_index("row").unique(keys.columns, keep="last", maintain_order=True)["row"]
+    return changes if len(last) == changes.rows else changes.take(last.cast(pl.Int64).to_numpy())
 
 
 def keys_of(rows: pa.Table) -> list[str]:

@@ -29,6 +29,8 @@ import xxhash
 
 from crossstream.errors import SinkError, SourceError
 from crossstream.records import RECORDS
+from crossstream.storage.arrow_file import NO_BATCH, batch_of_message
+from crossstream.storage.door import check_plain
 from crossstream.storage.files import force, locked
 from crossstream.topics import TopicPartition
 
@@ -44,6 +46,8 @@ UNPLACED = -1
 SUFFIX = ".seg"
 _WINDOW = 64 * 1024
 """Bytes read at once while looking for headers: many small frames, or one of a large frame."""
+_MOST_BYTES = 1 << 50
+_LAST_OFFSET = 1 << 62
 _ANY = -(1 << 63)
 """No record is older."""
 
@@ -183,7 +187,13 @@ class Segment:
         payload = memoryview(content)[HEADER.size : HEADER.size + frame.length]
         if not frame.describes(payload):
             raise self.damaged(frame.base, f"records at byte {position} fail their checksum")
-        return frame, pa.ipc.read_record_batch(pa.py_buffer(payload), STORED)
+        try:
+            records = batch_of_message(pa.py_buffer(payload), STORED)
+        except NO_BATCH as error:
+            raise self.damaged(frame.base, f"there are no records at byte {position}: {error}") from error
+        if records.num_rows != frame.rows or records.column("timestamp").null_count:
+            raise self.damaged(frame.base, f"there are other records at byte {position} than its header says")
+        return frame, records
 
     def _header(self, content: bytes, number: int) -> Frame:
         frame = parse_header(content)
@@ -194,6 +204,7 @@ class Segment:
     @contextmanager
     def _opened(self) -> Iterator[int]:
         try:
+            check_plain(self.path, _MOST_BYTES)
             with open(self.path, "rb", buffering=0) as file:
                 yield file.fileno()
         except OSError as error:
@@ -259,6 +270,8 @@ class PartitionLog:
         if not self.segments:
             bases = sorted(int(path.stem) for path in self.folder.glob("[0-9]" * 20 + SUFFIX))
             self.segments = [self._segment(base) for base in bases]
+            if bases and bases[-1] > _LAST_OFFSET:
+                raise self.segments[-1].damaged(bases[-1], "no topic has so many records")
         if not self.segments:
             return
         self.segments[-1].scan()
@@ -355,7 +368,7 @@ class Appender:
                 force(made.path.parent)
         segment = segments[-1]
         if self._file is None:
-            self._file = os.open(segment.path, os.O_RDWR)
+            self._file = os.open(segment.path, os.O_RDWR | os.O_NOFOLLOW)
             if os.fstat(self._file).st_size > segment.size:
                 os.ftruncate(self._file, segment.size)
         return segment, self._file

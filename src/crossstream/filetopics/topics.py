@@ -25,6 +25,7 @@ import pyarrow as pa
 from crossstream.errors import SinkError, SourceError
 from crossstream.filetopics.segments import Frame, PartitionLog
 from crossstream.records import RECORDS, concat
+from crossstream.storage.door import MOST_PARTITIONS, FileName, Partitions, inside, read_plain
 from crossstream.storage.files import force
 from crossstream.topics import (
     OffsetAndTimestamp,
@@ -47,8 +48,8 @@ class Description(msgspec.Struct, frozen=True):
     """What ``topic.json`` holds; ``id`` differs from that of an earlier topic of the same name."""
 
     format: int
-    id: str
-    partitions: int
+    id: FileName
+    partitions: Partitions
     config: dict[str, str] = {}
 
 
@@ -101,23 +102,34 @@ class TopicFolders:
                 next="The topic was probably made again: start with a new state_dir, or restore the topic's folder.",
             )
         if owner.partition not in found.partitions:
-            folder = self.root / owner.topic / str(owner.partition)
+            folder = self._folder(owner)
             found.partitions[owner.partition] = PartitionLog(owner, folder)
         return found.partitions[owner.partition]
+
+    def _folder(self, owner: TopicPartition) -> Path:
+        try:
+            return inside(self.root, f"{owner.topic}/{owner.partition}", folder=True)
+        except OSError as error:
+            raise SourceError(
+                f"The folder of a file topic cannot be used: {error.strerror}.",
+                code="CS-606",
+                where={"topic": owner.topic, "partition": owner.partition, "folder": str(self.root)},
+                next="Put the folder itself in its place; to keep topics elsewhere, make topics_dir a link.",
+            ) from error
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> bool:
         """Makes the topic in one step; False if there is one of that name already."""
         check_name(topic)
-        if partitions < 1:
+        if not 0 < partitions <= MOST_PARTITIONS:
             raise SinkError(
-                f"A topic needs at least one partition, not {partitions}.",
+                f"A topic needs at least one partition, and at most {MOST_PARTITIONS:,}, not {partitions}.",
                 code="CS-656",
                 where={"topic": topic},
                 next="Give the number of partitions.",
             )
         description = Description(FORMAT, uuid.uuid4().hex, partitions, dict(config))
-        made = self.root / _NEW / description.id
         try:
+            made = inside(self.root, f"{_NEW}/{description.id}")
             _make(made, description)
             try:
                 os.rename(made, self.root / topic)
@@ -141,8 +153,8 @@ class TopicFolders:
         found = self._find(topic)
         if found is None:
             return False
-        trash = self.root / _NEW / f"{found.description.id}-deleted"
         try:
+            trash = inside(self.root, f"{_NEW}/{found.description.id}-deleted")
             trash.parent.mkdir(exist_ok=True)
             os.rename(self.root / topic, trash)
             force(self.root)
@@ -207,8 +219,8 @@ def _make(folder: Path, description: Description) -> None:
 
 def _read(topic: str, path: Path) -> Description:
     try:
-        description = _DECODER.decode(path.read_bytes())
-    except (msgspec.MsgspecError, OSError) as error:
+        description = _DECODER.decode(read_plain(path))
+    except (msgspec.MsgspecError, ValueError, RecursionError, OSError) as error:
         raise SourceError(
             f"The description of a file topic cannot be read: {error}.",
             code="CS-606",

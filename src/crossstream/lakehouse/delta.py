@@ -7,15 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
+from crossstream.operators.sink.table_rows import holds_any
 
 KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
+EXACT_DIGITS = 15
+"""As many digits of a decimal delta-rs writes into the statistics of a file: it makes a float64 of them."""
 
 
 @dataclass(slots=True)
@@ -62,6 +74,11 @@ class DeltaSink:
         return tuple(text.split("\n")) if text else None
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        columns = self._opened.metadata().partition_columns
+        return tuple(name for name in columns if not holds_any(self.schema.field(name).type))
+
+    @property
     def version(self) -> object:
         return self._opened.version()
 
@@ -83,21 +100,28 @@ class DeltaSink:
         properties = CommitProperties(noted, app_transactions=[Transaction(_writer(mark), mark.batch)])
         if DELETED not in rows.column_names:
             write_deltalake(
-                table, with_columns(rows, self.schema), mode="append", commit_properties=properties
+                table,
+                with_columns(rows, self.schema),
+                mode="append",
+                commit_properties=properties,
+                **_without_wrong_statistics(self.schema),
             )
             return
         keys = keys_of(rows)
-        same = "=" if len(keys) == 1 else "IS NOT DISTINCT FROM"  # fields of a struct may be null
+        # A field of a key may be null.
+        same = {key: "IS NOT DISTINCT FROM" if rows[key].null_count else "=" for key in keys}
         columns = [name for name in rows.column_names if name != DELETED]
         values: dict[str, Any] = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
         values.update({_quoted(name): "NULL" for name in self.schema.names if name not in columns})
         merge = table.merge(
             rows,
-            " AND ".join(f"(t.{_quoted(key)} {same} s.{_quoted(key)})" for key in keys),
+            " AND ".join(f"(t.{_quoted(key)} {same[key]} s.{_quoted(key)})" for key in keys),
             source_alias="s",
             target_alias="t",
-            streamed_exec=False,
+            # True: no file is left out by the statistics of its keys.
+            streamed_exec=any(_has_wrong_statistics(rows.schema.field(key).type) for key in keys),
             commit_properties=properties,
+            **_without_wrong_statistics(self.schema),
         )
         (
             merge.when_matched_delete(f"s.{DELETED}")
@@ -119,6 +143,34 @@ class DeltaSink:
     def _opened(self) -> DeltaTable:
         assert self._table is not None
         return self._table
+
+
+def _without_wrong_statistics(schema: pa.Schema) -> dict[str, Any]:
+    """Settings for files without statistics of decimals: readers would leave out files with rows they look for."""
+    wrong = {field.name for field in schema if _has_long_decimals(field.type)}
+    if not wrong:
+        return {}
+    # A column inside a struct cannot be named here, so none of them has statistics.
+    flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    properties = WriterProperties(
+        compression="SNAPPY",  # as without these settings
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties={
+            name: ColumnProperties(statistics_enabled="PAGE") for name in flat if name not in wrong
+        },
+    )
+    return {"writer_properties": properties}
+
+
+def _has_wrong_statistics(kind: pa.DataType) -> bool:
+    """Whether the least and the largest value that a file has in the log may leave out others: NaN is in neither."""
+    return bool(pa.types.is_floating(kind)) or _has_long_decimals(kind)
+
+
+def _has_long_decimals(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_long_decimals(field.type) for field in kind)
+    return bool(pa.types.is_decimal(kind) and kind.precision > EXACT_DIGITS)
 
 
 def _writer(mark: BatchMark) -> str:

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
-from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
+from pyiceberg.transforms import VoidTransform
 
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
@@ -29,6 +30,11 @@ KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
 FEW_KEYS = 200
 """As many values of a column PyIceberg compares with the bounds of a file."""
+LONG_TEXT = 60
+"""Bytes of a text that is surely short enough for a folder, though each may become three, such as %20."""
+_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+_UNBOUNDED = (pa.types.is_boolean, pa.types.is_binary, pa.types.is_floating)
+"""Keys that are looked for in all files: no file has bounds that say where NaN is."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -56,6 +62,7 @@ class IcebergSink:
         try:
             if self._table is None:
                 self._table = self._known.load_table(self.node.table)
+                _check_partitions(self._table)
             else:
                 self._table.refresh()
         except NoSuchTableError:
@@ -77,6 +84,10 @@ class IcebergSink:
     def key(self) -> tuple[str, ...] | None:
         text = self._opened.properties.get(KEY)
         return tuple(text.split("\n")) if text else None
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return ()  # they hold every value
 
     @property
     def version(self) -> object:
@@ -105,15 +116,20 @@ class IcebergSink:
         if DELETED in rows.column_names:
             added = rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
             deleted = rows.select(keys_of(rows))
+        touched = [] if deleted is None else list(_rewritten(table, deleted))
         # In memory alone: PyIceberg would try again by itself, without a look at the mark.
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        _name_no_folders(table, [added, *(kept for _, kept in touched)])
         with table.transaction() as transaction:
             transaction.set_properties(_noted(mark))
-            touched = [] if deleted is None else list(_rewritten(table, deleted))
             if touched:
                 _overwrite(transaction, table, added, touched, summary)
             elif added.num_rows:
-                transaction.append(added, snapshot_properties=summary)
+                # A column that must not be null there: PyIceberg would refuse, and print, one that may be.
+                there = table.schema().as_arrow()
+                fields = [one.with_nullable(there.field(one.name).nullable) for one in added.schema]
+                rows = pa.table(added.columns, schema=pa.schema(fields))
+                transaction.append(rows, snapshot_properties=summary)
 
     def reset(self, mark: BatchMark) -> None:
         with self._opened.transaction() as transaction:
@@ -137,6 +153,29 @@ class IcebergSink:
         return self._table
 
 
+def _check_partitions(table: Table) -> None:
+    """Raises what PyIceberg would raise at the first row: of a transform that it, or pyiceberg-core, does not have."""
+    for part in table.spec().fields:
+        if not isinstance(part.transform, VoidTransform):
+            source = table.schema().find_field(part.source_id).field_type
+            part.transform.pyarrow_transform(source)(pa.nulls(1, schema_to_pyarrow(source)))
+
+
+def _name_no_folders(table: Table, written: list[pa.Table]) -> None:
+    """Lets files be in folders without the values of their partitions, where a text is too long for a name."""
+    names = {table.schema().find_column_name(part.source_id) for part in table.spec().fields}
+    lengths = [
+        pc.max(pc.binary_length(rows[name])).as_py() or 0
+        for rows in written
+        for name in names.intersection(rows.column_names)
+        if rows[name].type in _TEXTS
+    ]
+    if max(lengths, default=0) > LONG_TEXT:
+        # In memory alone, as above.
+        table.metadata.properties[TableProperties.OBJECT_STORE_ENABLED] = "true"
+        table.metadata.properties[TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS] = "false"
+
+
 Rewritten = tuple[FileScanTask, pa.Table]
 """A data file, and the rows of it that stay."""
 
@@ -149,10 +188,11 @@ def _rewritten(table: Table, gone: pa.Table) -> Iterator[Rewritten]:
     wanted = pl.DataFrame(gone)
     for task in table.scan(row_filter=_near(gone)).plan_files():
         there = _read(table, task, keys).select(keys).cast(gone.schema)
-        kept = pl.DataFrame(there).with_row_index("__row").join(wanted, on=keys, how="anti", nulls_equal=True)
+        numbered = pl.DataFrame(there).with_row_index("")  # no column of a table is without a name
+        kept = numbered.join(wanted, on=keys, how="anti", nulls_equal=True)[""]
         if len(kept) < there.num_rows:
             rows = _read(table, task, table.schema().as_arrow().names)
-            yield task, rows.take(kept["__row"].sort().to_arrow())
+            yield task, rows.take(kept.sort().to_arrow())
 
 
 def _near(gone: pa.Table) -> BooleanExpression:
@@ -160,12 +200,12 @@ def _near(gone: pa.Table) -> BooleanExpression:
     found: BooleanExpression = AlwaysTrue()
     for name in gone.column_names:
         column = gone[name]
-        if column.null_count or pa.types.is_boolean(column.type) or pa.types.is_binary(column.type):
+        if column.null_count or any(of_type(column.type) for of_type in _UNBOUNDED):
             continue
         values = pc.unique(column)
         if len(values) <= FEW_KEYS:
             found = And(found, In(name, values.to_pylist()))  # type: ignore[call-arg]
-        elif not pa.types.is_floating(column.type):
+        else:
             bounds = pc.min_max(column)
             least, most = bounds["min"].as_py(), bounds["max"].as_py()
             found = And(found, GreaterThanOrEqual(name, least))  # type: ignore[call-arg]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import sleep
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from crossstream.columns.flat import DELETED, Layout, NoSuchColumn, flat_rows, keys_of, layout_of, table_type
+from crossstream.columns.flat import DELETED, NoSuchColumn, flat_rows, keys_of, table_type
 from crossstream.errors import CrossStreamError, SinkError, StateError, type_and_text
 from crossstream.graph.nodes import Graph, TableSink
 from crossstream.once import BatchMark
+from crossstream.operators.sink.table_rows import layout
 from crossstream.runtime.shuffle_codec import unpack
 from crossstream.storage.files import BufferList
 
@@ -34,6 +35,10 @@ class Writer(Protocol):
     @property
     def key(self) -> tuple[str, ...] | None:
         """The columns of the key that the table was created with; None: it says nothing of it."""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The columns of its partitions that do not hold every value of their types."""
 
     @property
     def version(self) -> object:
@@ -59,14 +64,6 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Closes what it has opened."""
-
-
-def layout(node: TableSink) -> Layout:
-    """The columns of a sink's table. Raises `NoSuchColumn`."""
-    key = None if node.key is None else node.key.dtype
-    value = None if node.value is None else node.value.dtype
-    assert value is not None, "checked when the sink was made"
-    return layout_of(node.form, key, value, node.keys, node.timestamp)
 
 
 class Tables:
@@ -183,6 +180,9 @@ class Tables:
         key = writer.key
         if node.upserts and key is not None and set(key) != set(keys):
             raise _other_key(node, keys, key)
+        unnamed = [name for name in writer.partitions if name not in node.partition_by]
+        if unnamed:
+            raise _unnamed_partitions(node, unnamed)
         new = self._compared(node, writer.schema, wanted)
         if new:
             writer.add_columns(new)
@@ -191,13 +191,16 @@ class Tables:
     def _compared(self, node: TableSink, there: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
         """The columns to add. Raises `SinkError` CS-654 if the table has others."""
         known = {field.name: field for field in there}
-        differ, new = [], []
+        differ, new = list[str](), []
+        never_null = _never_null(node)
         for field in wanted:
             found = known.pop(field.name, None)
             if found is None:
                 new.append(field)
             elif not _same(node, found.type, field.type):
                 differ.append(f"{field.name} is {found.type} there and {field.type} here")
+            elif field.name not in never_null:
+                differ += [f"{name} is not null there, and may be null here" for name in _not_null(found)]
         differ += [
             f"{name} is not null there and missing here" for name, f in known.items() if not f.nullable
         ]
@@ -245,6 +248,24 @@ def _same(node: TableSink, there: pa.DataType, wanted: pa.DataType) -> bool:
         return False
 
 
+def _not_null(field: pa.Field, path: str = "") -> Iterator[str]:
+    """The names of a column, and of what is inside it, that the table wants a value of in each row."""
+    name, kind = path + field.name, field.type
+    if not field.nullable:
+        yield name
+    if pa.types.is_struct(kind):
+        for part in kind:
+            yield from _not_null(part, f"{name}.")
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _not_null(kind.value_field, f"{name}.")
+
+
+def _never_null(node: TableSink) -> tuple[str, ...]:
+    """The columns that surely have values: a table has no null keys, but fields of a key may be null."""
+    dtype = None if node.key is None else node.key.dtype
+    return layout(node).keys if node.upserts and dtype is not None and not dtype.is_nested() else ()
+
+
 def _writer_of(node: TableSink) -> Writer:
     if node.form == "delta":
         from crossstream.lakehouse.delta import DeltaSink
@@ -266,7 +287,7 @@ def _other_columns(node: TableSink, differ: Sequence[str], *, only_new: bool) ->
         where={**node.where, "table": node.table},
         next='pass schema_mode="merge", which adds columns'
         if only_new
-        else "write another table, or change the types before: map_values(…)",
+        else "write another table, let its columns be null, or change the types before: map_values(…)",
     )
 
 
@@ -276,6 +297,15 @@ def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> Si
         code="CS-654",
         where={**node.where, "table": node.table},
         next="write another table, or name the columns of its key: key=…",
+    )
+
+
+def _unnamed_partitions(node: TableSink, names: Sequence[str]) -> SinkError:
+    return SinkError(
+        f"the table has partitions by {_listed(names)}, which do not hold every text or number",
+        code="CS-654",
+        where={**node.where, "table": node.table},
+        next=f"name them, so that records which do not fit are found: partition_by={tuple(names)!r}",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossstream.config import needs, not_opened
 from crossstream.metrics.observation import BOUNDS, Observation
+from crossstream.metrics.serving import SmallServer
 from crossstream.metrics.table import HISTOGRAM, METRICS
 
 if TYPE_CHECKING:
@@ -50,17 +51,16 @@ class Endpoint:
 
     def __init__(self, host: str, port: int, observe: Callable[[], Observation]) -> None:
         with needs("metrics", "metrics_port"):
-            from prometheus_client import CollectorRegistry, start_http_server
+            from prometheus_client import CollectorRegistry, MetricsHandler
         registry = CollectorRegistry()
         registry.register(_Collector(observe))
         try:
-            self._server, self._thread = start_http_server(port, host, registry)
+            self._server = SmallServer(host, port, MetricsHandler.factory(registry))
         except OSError as error:
             raise not_opened("metrics_port", host, port, error) from error
-        self.port = int(self._server.server_port)
+        self.port = self._server.port
+        self._server.begin("crossstream metrics")
 
     def close(self) -> None:
         """Stops serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.end()

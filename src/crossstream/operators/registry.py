@@ -12,7 +12,7 @@ from crossstream.operators.process.runner import ProcessRunner, TransformBatches
 from crossstream.operators.runner import Runner
 from crossstream.operators.sink import runner as sink
 from crossstream.operators.star_join import runner as star_join
-from crossstream.operators.stateless.runner import StatelessRunner
+from crossstream.operators.stateless.runner import EncodeRunner, StatelessRunner
 from crossstream.operators.stream_join.runner import StreamStreamJoinRunner
 from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
 from crossstream.operators.suppress.runner import SuppressRunner
@@ -23,6 +23,7 @@ from crossstream.planning import steps
 RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
     {
         steps.StatelessStep: StatelessRunner,
+        steps.EncodeStep: EncodeRunner,
         steps.MaterializeStep: table.MaterializeRunner,
         steps.CompleteRowsStep: debezium.CompleteRowsRunner,
         steps.OrderStep: table.OrderRunner,

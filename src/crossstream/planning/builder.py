@@ -21,7 +21,8 @@ from crossstream.planning.plan import (
     StoreDef,
     ViewDef,
 )
-from crossstream.planning.steps import MaterializeStep, OrderStep, Step
+from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
+from crossstream.planning.timelines import feeds_of
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
@@ -104,7 +105,8 @@ class PlanBuilder:
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
         if isinstance(node, graph.GroupTable):
-            self.wants_old.update(node.parents)
+            if not self.versioned(self.topology[node.parents[0]]):
+                self.wants_old.update(node.parents)
             self.wants_changelog.update(node.parents)
             return
         if node.shape != "table" or self.knows_old(node):
@@ -153,6 +155,15 @@ class PlanBuilder:
     def earliest(self, flow: Flow) -> int:
         """The first round in which rows of a flow are in the state partition of their key."""
         return max(1, flow.round if flow.routed else flow.round + 1)
+
+    def earliest_timed(self, flow: Flow) -> int:
+        """As `earliest`, for an operator with a stream time that must be the same in all its state partitions."""
+        number = self.earliest(flow)
+        if number > flow.round:
+            return number
+        arriving = [exchange.arrives for exchange in self.exchanges.values()]
+        known = feeds_of(flow.name, "all", self.steps, arriving, self.stores, self.topology)
+        return number if known is not None else number + 1
 
     def source_of(self, table: graph.Node) -> Flow:
         """The flow that a table is kept from: its records, or the changes of its operator."""
@@ -234,20 +245,23 @@ class PlanBuilder:
         partitioner: Partitioner | None = None,
         partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
+        stays: bool = False,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``: see `Exchange`.
+        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``, ``stays``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
-            return flow.name
+            return self._encoded(flow, node)
         wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}"
             if partitioner is not None:
                 arrives += f" by {callable_name(partitioner)} {id(partitioner):x}"
             arrives = unique(arrives, {exchange.arrives for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
+            stays = stays or (
+                flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
+            )
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,
@@ -261,6 +275,16 @@ class PlanBuilder:
                 columns=columns,
             )
         return self.exchanges[wanted].arrives
+
+    def _encoded(self, flow: Flow, node: graph.Node) -> str:
+        """A flow that stays in its task, with values in the serde that ``node`` declares for them."""
+        if alike(flow.value, self.flows[flow.name].value):
+            return flow.name
+        name = f"{flow.name} as {flow.value.name} for {node.name}"
+        if name not in self.flows:
+            self.add(replace(flow, name=name))
+            self.steps.append(EncodeStep(node=node.name, round=flow.round, inputs=(flow.name,), output=name))
+        return name
 
     def keep(self, node: graph.Node) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""

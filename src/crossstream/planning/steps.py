@@ -62,6 +62,11 @@ class StatelessStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeStep(Step):
+    """Writes values in the serde of its output, as a shuffle does, for a reader that declares it in their round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceStep(Step):
     """Adds the serialised foreign key of each row as the extra column ``column``."""
 
@@ -74,6 +79,7 @@ class MaterializeStep(Step):
 
     ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
     table, this one counts refused rows. ``null_key_reason``: the reason under which refused null keys are counted.
+    ``latest``: of a table with versions it keeps the latest ones only.
     """
 
     store: str
@@ -81,6 +87,7 @@ class MaterializeStep(Step):
     changelog: str | None = None
     null_key_reason: str | None = None
     counts: bool = True
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +175,11 @@ class ResolveStep(Step):
 class GroupTableStep(Step):
     """The changes of a table as old rows to take away and new rows to add, under the keys of their groups.
 
-    ``row_keys``: with the keys of the rows in the table.
+    ``row_keys``: with the keys of the rows in the table; ``row_keys_to_skip``: only where bad records are skipped.
     """
 
     row_keys: bool = False
+    row_keys_to_skip: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +189,8 @@ class AggregateStep(Step):
     ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
     the readers take several changes of a window in one record. ``old``, ``changelog``: as in `MaterializeStep`.
     ``null_key_reasons``: for each input, the reason under which refused null keys are counted. ``rows``: the store of
-    the rows of the groups of a table, if an aggregate needs them.
+    the rows of the groups of a table, if an aggregate needs them. ``refused``: the store of rows of a table that the
+    user's function refused.
     """
 
     store: str
@@ -191,6 +200,7 @@ class AggregateStep(Step):
     old: bool = False
     changelog: str | None = None
     rows: str | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,12 +235,13 @@ class ProcessStep(TransformBatchesStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressStep(Step):
-    """Holds changes back in ``store``. ``old``: emits and keeps old rows.
+    """Holds changes back in ``store``. ``old``: emits and keeps old rows. ``key``: the serde of the rows' keys.
 
     ``by_group``: rows are in the state partition of the group that a window is of, not of their own key.
     """
 
     store: str
+    key: Serde
     old: bool = False
     by_group: bool = False
 

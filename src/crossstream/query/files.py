@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
@@ -12,6 +12,7 @@ from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
+from crossstream.serdes.registry import RegistrySettings
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit, Readable
@@ -39,13 +40,18 @@ def describe_readers(plan: Plan) -> dict[str, Readable]:
 
 
 def open_store(
-    state_dir: Place, name: str, as_of: int | None = None, serdes: Mapping[str, Serde] | None = None
+    state_dir: Place,
+    name: str,
+    as_of: int | None = None,
+    serdes: Mapping[str, Serde] | None = None,
+    registry: Any = None,
 ) -> StoreReader:
     """The queryable store ``name`` of a state folder, while its application runs or after.
 
     ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
     state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
     "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
+    ``registry``: the schema registry to ask, as in `serdes.confluent_avro`; the one that the folder names never is.
     Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state
     here, or that batch is not kept; of a URI also CS-707 if the store does not answer, CS-723 if it is not valid.
     Source: semantics 3.7. Examples of reading: docs/queries.md.
@@ -60,7 +66,8 @@ def open_store(
     root = root_of(state_dir)
     application = application_of(root)
     _check_there(application, name, root)
-    store = _definition(application, name, serdes or {}, root)
+    asked = None if registry is None else RegistrySettings.of(registry)
+    store = _definition(application, name, serdes or {}, asked, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
     return reader_of(store, committed)
@@ -95,11 +102,17 @@ def store_names(state_dir: Place) -> list[str]:
     return [] if application is None else sorted(application.readers)
 
 
-def _definition(application: Application, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+def _definition(
+    application: Application,
+    name: str,
+    given: Mapping[str, Serde],
+    registry: RegistrySettings | None,
+    root: StateRoot,
+) -> StoreDef:
     readable = application.readers[name]
     place = {"store": name, "folder": str(root)}
     layout = layout_of(readable.kind)
-    if layout is None:
+    if layout is None or not layout.is_known:
         raise StateError(
             f"the store is of a kind that this version does not read: {readable.kind!r}",
             code="CS-704",
@@ -115,8 +128,8 @@ def _definition(application: Application, name: str, given: Mapping[str, Serde],
             next=f"pass it for one of: {', '.join(sorted(known))}",
         )
     try:
-        key = given["key"] if "key" in given else made(readable.key, given)
-        value = given["value"] if "value" in given else made(readable.value, given)
+        key = given["key"] if "key" in given else made(readable.key, given, registry)
+        value = given["value"] if "value" in given else made(readable.value, given, registry)
     except StateError as error:
         raise error.at(**place) from error.__cause__
     return StoreDef(

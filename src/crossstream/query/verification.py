@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,14 +21,16 @@ from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog, batch_file, commit_file
 from crossstream.storage.files import UNFINISHED, in_threads, partition_folder
 from crossstream.storage.log_entries import Application, Commit
-from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run
+from crossstream.storage.manifest import Manifest, SegmentRef, overlap_of, read_manifest, read_run
 from crossstream.storage.root import Place, StateRoot, root_of
-from crossstream.storage.sorted_run import Layout, Run, in_order, newest
+from crossstream.storage.sorted_run import Run, in_order, newest
 
 T = TypeVar("T")
 
 PASSING = (UNFINISHED, ".history")
 """Files that only a batch reads that runs just now."""
+MOST_GAPS = 100
+"""So many missing commits in a row are named."""
 UNREACHED = ("CS-713", "CS-723", AWAY)
 """Codes of errors that say nothing of the files."""
 
@@ -61,14 +64,14 @@ def verify_state(state_dir: Place) -> Verified:
     Of a remote one the files themselves, not the copies on this machine. Raises `StateError`: CS-713 if there is no
     state, CS-707, CS-723 if it cannot be reached; all else that is wrong is in the result.
     """
-    root = root_of(state_dir, cached=False)
+    root, file = root_of(state_dir, cached=False), "application.json"
     try:
-        application = application_of(root)
+        application, file = application_of(root), "."
+        return _Verification(root, application).run()
     except StateError as error:
         if error.code in UNREACHED:
             raise
-        return Verified(files=1, problems=[Problem(error.what, "application.json")])
-    return _Verification(root, application).run()
+        return Verified(files=1, problems=[Problem(error.what, file)])
 
 
 @dataclass(slots=True)
@@ -106,9 +109,10 @@ class _Verification:
     def _commits(self, log: BatchLog) -> Iterator[Commit]:
         begun = log.batches()  # listed first: all but the last had a commit by then
         ids = log.commits()
-        whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
-        for gap in sorted(set(whole) - {*ids, -1}):
-            self._report("the commit is missing", commit_file(gap), [Commit(gap, 0)])
+        first, end = ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0)
+        for before, after in pairwise([max(first, 0) - 1, *ids, end]):
+            for gap in range(before + 1, after)[:MOST_GAPS]:
+                self._report("the commit is missing", commit_file(gap), [Commit(gap, 0)])
         if self.application.committed and not (begun or ids):
             self._report("the commits are missing", "commits")
         for id_ in ids:
@@ -133,7 +137,7 @@ class _Verification:
             self._report(error.what, file, commits, **place)
         except FileNotFoundError:
             pass  # retired between listing and reading
-        except (msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
+        except (msgspec.MsgspecError, pa.ArrowException, ValueError, OSError) as error:
             self._report(f"it cannot be read: {error}", file, commits, **place)
         return None
 
@@ -189,6 +193,8 @@ class _Verification:
         placed = (*application.placed, *application.derived, *application.by_key2, *application.anywhere)
         anywhere = store in placed
         low, high = (0, 1 << 64) if anywhere else (bounds[partition], bounds[partition + 1])
+        if twice := overlap_of(manifest):
+            yield twice
         for number, level in enumerate(manifest.levels):
             above = -1
             for segment in level.segments:
@@ -224,7 +230,7 @@ def run_faults(run: Run, kind: str, refs: list[SegmentRef], by_key2: tuple[int, 
     if len({(ref.size, ref.checksum) for ref in refs}) > 1:
         yield "manifests do not agree on its size or checksum"
     layout = layout_of(kind)
-    if layout is None or Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
+    if layout is None or not layout.fits(run.columns):
         yield f"its columns are not those of a {kind} store"
         return
     if not in_order(run.columns):

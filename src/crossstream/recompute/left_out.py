@@ -24,7 +24,7 @@ from crossstream.graph.nodes import Graph, Node, StoreSpec, lineage
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
-from crossstream.recompute.pool import Pool
+from crossstream.recompute.pool import Pool, row_keys
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.recompute.trace import ROW_WISE, row_wise, with_places
 from crossstream.records import RECORDS
@@ -72,7 +72,7 @@ class Group:
         size = max(1, ROWS // max(1, len(inside)))
         parts = [np.zeros(0, bool)]
         for start in range(0, len(rows), size):
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 return None
             parts.append(self._without(inside, rows[start : start + size]))
         return np.concatenate(parts)
@@ -141,7 +141,7 @@ def group_of(
     places = np.asarray(table["timestamp"])
     order = np.argsort(places, kind="stable")
     if is_table:
-        order = order[np.isin(places[order], _newest(pool))]
+        order = order[np.isin(places[order], _newest(topology, pool))]
     record = places[order]
     parts = [np.asarray(part.column("timestamp")) for part in pool.parts]
     times = np.array([parts[pool.part[at]][pool.row[at]] for at in record.tolist()], np.int64)
@@ -155,23 +155,27 @@ def group_of(
 
 
 def _is_plain(node: Node, is_table: bool) -> bool:
-    is_read = not isinstance(node, graph.Source) or (node.unwrap is None and node.timestamp_extractor is None)
+    if isinstance(node, graph.Source) and node.timestamp_extractor is not None:
+        return False
     if is_table:
-        return (
-            isinstance(node, graph.Source | graph.RowWise | graph.GroupTable)
-            and node.shape == "table"
-            and is_read
-        )
-    return isinstance(node, ROW_WISE) and node.shape == "stream" and is_read
+        keeps = isinstance(node, graph.RowWise) and not graph.changes_key(node)
+        return keeps or isinstance(node, graph.Source | graph.ToTable | graph.GroupTable)
+    return isinstance(node, ROW_WISE) and node.shape == "stream"
 
 
-def _newest(pool: Pool) -> np.ndarray:
-    """The newest record of each key, by source."""
-    sources = pa.array([span[0] for span in pool.spans]).take(pa.array(pool.part))
-    order = np.lexsort((pool.row, pool.part))
-    keys = pa.chunked_array([part.column("key") for part in pool.parts], pa.large_binary())
-    rows = pa.table({"source": sources.take(pa.array(order)), "key": keys, "place": order})
-    return np.asarray(rows.group_by(["source", "key"]).aggregate([("place", "max")])["place_max"])
+def _newest(topology: Graph, pool: Pool) -> np.ndarray:
+    """The places in the pool of the newest record about each row."""
+    parts = []
+    for number, records in enumerate(pool.parts):
+        mine = np.flatnonzero(pool.part == number)
+        place = np.empty(records.num_rows, np.int64)
+        place[pool.row[mine]] = mine
+        source = pool.spans[number][0]
+        keys, rows = row_keys(topology[source], records)
+        named = pa.array([source]).take(pa.array(np.zeros(len(rows), np.int64)))
+        parts.append(pa.table({"source": named, "key": keys, "place": place[rows]}))
+    newest = pa.concat_tables(parts).group_by(["source", "key"]).aggregate([("place", "max")])
+    return np.unique(np.asarray(newest["place_max"]))
 
 
 def _alone(node: graph.Aggregate, value: Any, key: Any) -> Plan:

@@ -12,12 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.columns.order import running_maximum
-from crossstream.graph.nodes import Graph
+from crossstream.errors import SerdeError
+from crossstream.graph.nodes import Graph, Node, Source
 from crossstream.planning.plan import Plan
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.records import RECORDS, concat
 from crossstream.runtime.batch import Settings, rank_of
 from crossstream.runtime.in_process import Span
+from crossstream.serdes import serde as calls
+from crossstream.serdes.debezium.changes import unwrap
+from crossstream.serdes.serde import is_varied
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.topics import OffsetRange, RangeReader
 
@@ -34,9 +38,9 @@ Picked = tuple[pa.RecordBatch, np.ndarray, np.ndarray]
 
 @dataclass(slots=True)
 class Wanted:
-    """Which records of a source: ``every`` one, those of ``keys`` (None: a null key), those at ``places``.
+    """Which records of a source: ``every`` one, those about rows of ``keys`` (None: a null key), those at ``places``.
 
-    ``places``: offsets, by topic and partition.
+    ``keys``: as the application has them (`row_keys`). ``places``: offsets, by topic and partition.
     """
 
     every: bool = False
@@ -49,18 +53,49 @@ class Wanted:
         for place, offsets in other.places.items():
             self.places.setdefault(place, set()).update(offsets)
 
-    def mask(self, place: tuple[str, int], records: pa.RecordBatch) -> np.ndarray | None:
+    def mask(self, source: Node, place: tuple[str, int], records: pa.RecordBatch) -> np.ndarray | None:
         """Which of the records are wanted; None: all."""
         if self.every:
             return None
-        key = records.column("key")
+        keys, numbers = row_keys(source, records)
         named = pa.array([one for one in self.keys if one is not None], pa.large_binary())
-        found = np.asarray(pc.is_in(key, value_set=named))
-        if None in self.keys:
-            found = found | np.asarray(key.is_null())
+        about = np.asarray(pc.is_in(keys, value_set=named))
+        if None in self.keys or _unwraps(source):  # an event without a key empties the table
+            about = about | np.asarray(keys.is_null())
+        found = np.zeros(records.num_rows, bool)
+        found[numbers[about]] = True
         if place in self.places:
             found = found | np.isin(np.asarray(records.column("offset")), list(self.places[place]))
         return found
+
+
+def row_keys(source: Node, records: pa.RecordBatch) -> tuple[pa.LargeBinaryArray, np.ndarray]:
+    """The keys of the rows that records are about, as the application has them, and the record of each.
+
+    A change event has the key of its row in it, and may be about two rows. A serde that may write a key in several ways
+    has one form of it.
+    """
+    keys, numbers = records.column("key"), np.arange(records.num_rows)
+    if isinstance(source, Source) and source.unwrap is not None:
+        found = unwrap(source.unwrap, keys, records.column("value"), ()).part
+        return found.keys, found.records
+    if not is_varied(source.key):
+        return keys, numbers
+    texts = keys.dictionary_encode()
+    forms = [_in_one_form(source.key, text) for text in texts.dictionary.to_pylist()]
+    return pa.array(forms, pa.large_binary()).take(texts.indices), numbers
+
+
+def _unwraps(source: Node) -> bool:
+    return isinstance(source, Source) and source.unwrap is not None
+
+
+def _in_one_form(serde: Any, text: bytes) -> bytes | None:
+    try:
+        found: bytes | None = calls.serialize(serde, calls.deserialize(serde, text))
+    except SerdeError:  # a record that the application passed over
+        return text
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +162,7 @@ def collect(
     for number, span in enumerate(used):
         asked = wanted[span[0]]
         which = (span, asked.every, frozenset(asked.keys)) if not asked.places else None
-        found = known.get(which) or _picked(span, asked, _borders(span, entries), reader)
+        found = known.get(which) or _picked(topology[span[0]], span, asked, _borders(span, entries), reader)
         if which is not None and not asked.every:
             known[which] = found
         records, batch, major = found
@@ -153,7 +188,9 @@ def _borders(span: Span, entries: Iterable[BatchEntry]) -> list[tuple[int, int]]
     )
 
 
-def _picked(span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], reader: RangeReader) -> Picked:
+def _picked(
+    source: Node, span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], reader: RangeReader
+) -> Picked:
     """The wanted records of a partition."""
     _, topic, partition, start, end = span
     starts = np.array([offset for offset, _ in borders], np.int64)
@@ -172,7 +209,7 @@ def _picked(span: Span, wanted: Wanted, borders: Sequence[tuple[int, int]], read
             newest = newest if batch[low] == last else -1
             major[low:high] = running_maximum(times[low:high], newest)
             last, newest = int(batch[low]), int(major[high - 1])
-        mask = wanted.mask((topic, partition), records)
+        mask = wanted.mask(source, (topic, partition), records)
         if mask is not None:
             records, batch, major = records.filter(pa.array(mask)), batch[mask], major[mask]
         if records.num_rows:

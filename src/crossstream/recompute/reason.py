@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from crossstream.errors import in_one_line
 from crossstream.graph.nodes import Node
 from crossstream.serdes.windowed import Windowed
 
@@ -70,13 +71,18 @@ class Why:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(map(in_one_line, _lines(self)))
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether there is a row, and the records may be too many, too few, or not its own."""
+        return self.value is not None and not self.exact
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; keys and values in the form that JSON can hold."""
+        """Plain data for JSON, ``exact`` first; keys and values in the form that JSON can hold."""
         plain = msgspec.to_builtins(self, enc_hook=_plain, str_keys=True)
         assert isinstance(plain, dict)
-        return plain
+        return {"exact": self.exact, **plain}
 
     def _repr_html_(self) -> str:
         """The tree that a notebook shows."""
@@ -86,11 +92,13 @@ class Why:
 
 
 def _lines(found: Why) -> Iterator[str]:
+    if found.is_inexact:
+        yield f"not exact: {'; '.join(found.notes)}"
     what = "no row" if found.value is None else text_of(found.value)
     yield f"{found.store} {text_of(found.key)}: {what}  (after batch {found.batch})"
     if found.ended is not None:
         yield f"ended: {found.ended}"
-    for note in found.notes:
+    for note in () if found.is_inexact else found.notes:
         yield f"note: {note}"
     yield from _tree(found.step, "", "", set())
 

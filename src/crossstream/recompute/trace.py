@@ -7,7 +7,7 @@ their places as timestamps. What cannot be followed so needs every record of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,26 +23,46 @@ from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.planning.planner import plan_topology
-from crossstream.recompute.pool import Picked, Pool, Wanted, collect
+from crossstream.recompute.pool import Picked, Pool, Wanted, collect, row_keys
 from crossstream.recompute.replay import FromMemory, Replay, Written
+from crossstream.recompute.taps import TAP, Key, as_stream, run_with_taps
 from crossstream.runtime.batch import Settings
 from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.keys import LeftOrRight
-from crossstream.serdes.windowed import Windowed
+from crossstream.serdes.windowed import Windowed, WindowedSerde
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.topics import RangeReader
 
-Key = tuple[Any, Any]
 UNTRACEABLE = (graph.Process, graph.TransformBatches, graph.FrameSource)
-TAP = "crossstream-why:"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Keys of an operator's rows, in a serde. ``window``: the only one that was asked for."""
+
+    serde: Serde
+    keys: frozenset[bytes]
+    window: Windowed | None = None
+
+    def has(self, key: Any) -> bool:
+        """Whether a row has one of the keys; of a window, the key inside counts."""
+        if isinstance(key, Windowed) and not isinstance(self.serde, WindowedSerde):
+            if self.window is not None:
+                return key == self.window
+            key = key.key
+        try:
+            return calls.serialize(self.serde, key) in self.keys
+        except CrossStreamError:  # a key that the application passed over
+            return False
 
 
 @dataclass(slots=True)
 class Tracer:
     """``wanted``: the records found so far, by source. ``asked``: the keys that a join asked each other side for.
 
+    ``followed``: the keys whose rows matter, by operator, None for all; where keys change it is not known above.
     ``stopped``: operators that cannot be traced. ``known``: what was read of the topics.
     """
 
@@ -54,6 +74,7 @@ class Tracer:
     settings: Settings
     wanted: dict[str, Wanted] = field(default_factory=dict)
     asked: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
+    followed: dict[str, Followed | None] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     known: dict[Any, Picked] = field(default_factory=dict)
 
@@ -63,11 +84,11 @@ class Tracer:
     def follow(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> None:
         """Adds the records that may have made the rows of these keys of an operator; None: of all keys."""
         node = self.topology[name]
+        before = self.followed.get(name, Followed(serde, frozenset()))
+        self.followed[name] = None if keys is None or before is None else Followed(serde, before.keys | keys)
         match node:
             case graph.Source():
-                # A change event may have its row's key in another form, or empty the table.
-                is_known = keys is not None and node.unwrap is None
-                wanted = Wanted(keys=set(keys or ())) if is_known else Wanted(every=True)
+                wanted = Wanted(every=True) if keys is None else Wanted(keys=set(keys))
                 self.wanted.setdefault(name, Wanted()).add(wanted)
             case graph.Process() | graph.TransformBatches() | graph.FrameSource():
                 if name not in self.stopped:
@@ -144,7 +165,7 @@ class Tracer:
 
     def rows(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> list[Key] | None:
         """The rows of an operator, each version of them, computed from the records of these keys; None: unknown."""
-        inner = replace(self, wanted={}, asked={}, stopped=[])
+        inner = replace(self, wanted={}, asked={}, followed={}, stopped=[])
         inner.follow(name, keys, serde)
         if inner.stopped or self.topology[name].shape == "global":
             return None
@@ -157,39 +178,40 @@ class Tracer:
 
     def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
-        if all(isinstance(one, ROW_WISE) and getattr(one, "unwrap", None) is None for one in above):
+        is_kept = any(isinstance(one, graph.ToTable) for one in above)  # and older records are rows no more
+        if not is_kept and all(isinstance(one, ROW_WISE) for one in above):
             self._by_place(node, above, keys, serde)
             return
         (parent,) = node.parents
-        theirs, function = _serde_of(self.topology[parent]), getattr(node, "mapper", None)
-        if theirs is None or isinstance(node, UNTRACEABLE) or function is None:
+        theirs = _serde_of(self.topology[parent])
+        if theirs is None or isinstance(node, UNTRACEABLE):
             self._parents(node, None, serde)
             return
         pairs = self.rows(parent, None, theirs)
         if pairs is None:
             self._parents(node, None, serde)
             return
-        found = _applied(function, self.topology[parent], pairs, rows=True)
-        wanted = [
-            key
-            for (key, _), made in zip(pairs, found, strict=True)
-            if keys & _encoded(serde, _keys_of(node, made))
-        ]
-        self.follow(parent, _encoded(theirs, wanted), theirs)
+        wanted = leading(self.topology, node, pairs, Followed(serde, keys))
+        self.follow(parent, _encoded(theirs, [key for key, _ in wanted]), theirs)
 
     def _by_place(self, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: Serde) -> None:
         """Runs all records through the row-wise operators above, with their numbers as timestamps."""
-        inner = replace(self, wanted={}, asked={}, stopped=[])
+        inner = replace(self, wanted={}, asked={}, followed={}, stopped=[])
         inner.everything(node.name)
         pool = inner.pool()
         found = with_places(row_wise(self.topology, node, above, keys, serde), pool, self.settings)
-        for row in sorted({place for part in found for place in part.column("timestamp").to_pylist()}):
-            records, at = pool.parts[pool.part[row]], int(pool.row[row])
-            source, topic, partition, *_ = pool.spans[pool.part[row]]
+        places = [np.asarray(part.column("timestamp")) for part in found]
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *places]))
+        for number in np.unique(pool.part[rows]).tolist():
+            source, topic, partition, *_ = pool.spans[number]
+            records, own = pool.parts[number], pool.row[rows[pool.part[rows] == number]]
             if self.topology[source].shape == "table":
-                wanted = Wanted(keys={records.column("key")[at].as_py()})
+                named, numbers = row_keys(self.topology[source], records)
+                about = named.filter(pa.array(np.isin(numbers, own)))
+                wanted = Wanted(keys={key for key in about.to_pylist() if key is not None})
             else:
-                wanted = Wanted(places={(topic, partition): {records.column("offset")[at].as_py()}})
+                offsets = records.column("offset").take(pa.array(own))
+                wanted = Wanted(places={(topic, partition): set(offsets.to_pylist())})
             self.wanted.setdefault(source, Wanted()).add(wanted)
         for one in above:
             if isinstance(one, graph.Source):
@@ -218,18 +240,18 @@ def row_wise(
             continue
         plain: Node = replace(one, store=None)
         if isinstance(one, graph.Source):
-            plain = replace(one, store=None, shape="stream", timestamp_extractor=None)
+            plain = _plainly_read(one)
             if one.shape == "table":
-                there = Function(lambda value: value is not None)
-                given = graph.Filter(name=one.name, parents=(TAP + one.name,), predicate=there, **_as(one))
                 made[TAP + one.name] = replace(plain, name=TAP + one.name)
-                plain = given
+                plain = _rows_there(one, (TAP + one.name,))
         elif isinstance(one, graph.GroupTable):
             kind: Any = graph.SelectKey if one.selects else graph.Map
-            plain = kind(name=one.name, parents=one.parents, mapper=one.mapper, **_as(one))
-        elif isinstance(one, graph.ToTable | graph.Repartition):
+            plain = kind(name=one.name, parents=one.parents, mapper=one.mapper, **as_stream(one))
+        elif isinstance(one, graph.ToTable):
+            plain = _rows_there(one, one.parents)
+        elif isinstance(one, graph.Repartition):
             plain = graph.Peek(
-                name=one.name, parents=one.parents, action=Function(lambda value: None), **_as(one)
+                name=one.name, parents=one.parents, action=Function(lambda value: None), **as_stream(one)
             )
         elif one.shape == "table":
             plain = replace(plain, shape="stream")
@@ -253,9 +275,18 @@ def row_wise(
     return Topology(made, topology.frames)
 
 
-def _as(node: Node) -> dict[str, Any]:
-    types = ("key", "value", "key_type", "value_type", "location")
-    return {"shape": "stream", **{name: getattr(node, name) for name in types}}
+def _plainly_read(source: graph.Source) -> graph.Source:
+    """A source as a stream: each change event gives its row by itself, without what the row had before."""
+    unwrap = source.unwrap
+    if unwrap is not None:
+        unwrap = replace(unwrap, unavailable=(), ordered_by=None, truncate="ignore")
+    return replace(source, store=None, shape="stream", timestamp_extractor=None, unwrap=unwrap)
+
+
+def _rows_there(table: Node, parents: tuple[str, ...]) -> Node:
+    """The records that are rows of a table, and no deletes."""
+    there = Function(lambda value: value is not None)
+    return graph.Filter(name=table.name, parents=parents, predicate=there, **as_stream(table))
 
 
 def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.RecordBatch]:
@@ -274,61 +305,6 @@ def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.R
     }
     replay.run([span for span in spans if span[1:3] in records], FromMemory(records))
     return replay.output.topics.get("found", [])
-
-
-# -- looking at operators --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Taps:
-    """What each operator gave, in order, and the run."""
-
-    rows: dict[str, list[Key]]
-    replay: Replay
-
-
-def run_with_taps(
-    topology: Graph,
-    names: Iterable[str],
-    pool: Pool,
-    partitions: int,
-    settings: Settings,
-    chosen: np.ndarray | None = None,
-    only: frozenset[str] | None = None,
-) -> Taps:
-    """Runs the operators above ``names``, and notes the records and changes that each of them gives."""
-    found: dict[str, list[Key]] = {}
-    made: dict[str, Node] = {}
-    for node in part_of(topology, names):
-        made[node.name] = node
-        if node.shape not in ("stream", "table") or isinstance(node, graph.GroupTable | graph.Split):
-            continue
-        if only is not None and node.name not in only:
-            continue
-        tapped = node
-        if node.shape == "table":
-            tapped = graph.ToStream(name=f"{TAP}{node.name}:changes", parents=(node.name,), **_as(node))
-            made[tapped.name] = tapped
-        action = Function(_noting(found.setdefault(node.name, [])), with_key=True)
-        made[TAP + node.name] = graph.Peek(
-            name=TAP + node.name, parents=(tapped.name,), shape="none", action=action, terminal=True
-        )
-    plan = plan_topology(Topology(made, topology.frames))
-    return Taps(found, pool.replayed(plan, partitions, settings, chosen))
-
-
-def _noting(rows: list[Key]) -> Callable[[Any, Any], None]:
-    def note(key: Any, value: Any) -> None:
-        rows.append((key, value))
-
-    return note
-
-
-def part_of(topology: Graph, names: Iterable[str]) -> Topology:
-    """The operators of these names, and those that make them."""
-    above = {node.name for node in lineage(topology.nodes, names)}
-    nodes = {node.name: node for node in topology if node.name in above}
-    return Topology(nodes, topology.frames)
 
 
 def _serde_of(node: Node) -> Serde | None:
@@ -366,6 +342,15 @@ def _applied(function: Function, node: Node, pairs: Sequence[Key], *, rows: bool
     for number, one in zip(there, found, strict=True):
         made[number] = one
     return made
+
+
+def leading(topology: Graph, node: Node, pairs: Sequence[Key], wanted: Followed) -> list[Key]:
+    """The rows to which an operator that changes keys gives one of those that are wanted."""
+    mapper: Function = node.mapper  # type: ignore[attr-defined]
+    found = _applied(mapper, topology[node.parents[0]], pairs, rows=True)
+    return [
+        pair for pair, made in zip(pairs, found, strict=True) if any(map(wanted.has, _keys_of(node, made)))
+    ]
 
 
 def _keys_of(node: Node, made: Any) -> list[Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
@@ -24,10 +24,12 @@ from crossstream.query.store import StoreReader, store_named
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
 from crossstream.recompute.left_out import group_of
-from crossstream.recompute.pool import OLDER, Pool, Wanted
-from crossstream.recompute.reason import InputRecord, Step, Why, located, text_of
+from crossstream.recompute.pool import OLDER, Pool
+from crossstream.recompute.reason import InputRecord, Why
 from crossstream.recompute.replay import Replay, no_store, reader_after
-from crossstream.recompute.trace import Taps, Tracer, part_of, run_with_taps
+from crossstream.recompute.taps import Taps, part_of, run_with_taps
+from crossstream.recompute.trace import Followed, Tracer
+from crossstream.recompute.tree import SHOWN, STOPS, Tree
 from crossstream.runtime.batch import Settings
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed
@@ -35,9 +37,7 @@ from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.topics import OffsetRange, RangeReader, TopicConnection
 
 SECONDS, RUNS = 10.0, 4_000
-"""How long, and how often, records are left out to see whether the row changes."""
-SHOWN = 20
-"""Rows of a step that are shown."""
+"""How long, in seconds of the processor, and how often, records are left out to see whether the row changes."""
 
 
 def why(
@@ -119,6 +119,8 @@ class _Search:
         inner = self.key.key if isinstance(self.key, Windowed) and state.by_time is not None else self.key
         wire = calls.serialize(state.key, inner) or b""
         tracer.follow(node.name, frozenset({wire}), state.key)
+        if isinstance(self.key, Windowed):
+            tracer.followed[node.name] = Followed(state.key, frozenset({wire}), self.key)
         notes = [str(one) for one in self.found.deleted if one.node in tracer.wanted]
         pool = tracer.pool()
         if tracer.stopped:
@@ -142,8 +144,11 @@ class _Search:
         plan = plan_topology(part_of(self.plan.topology, [node.name]))
 
         def gives(chosen: np.ndarray) -> bool:
-            replay = pool.replayed(plan, self.found.commit.partitions, self.tracer.settings, chosen)
-            return bool(_row(replay.store(self.store), self.key)[0] == target)
+            try:
+                replay = pool.replayed(plan, self.found.commit.partitions, self.tracer.settings, chosen)
+                return bool(_row(replay.store(self.store), self.key)[0] == target)
+            except CrossStreamError:  # a function needs a record that was left out
+                return False
 
         rows = np.arange(len(pool))
         if not gives(rows):
@@ -170,13 +175,15 @@ class _Search:
     def _explained(
         self, node: Node, pool: Pool, chosen: np.ndarray, value: Any, notes: list[str], *, exact: bool
     ) -> Why:
-        tree = _Tree(self.plan.topology, self._taps(node, pool, chosen), self._records(pool, chosen))
+        if not exact:
+            chosen = chosen[self._asked(pool)[chosen]]
+        tree = self._tree(self._taps(node, pool, chosen), self._records(pool, chosen))
         return self._why(node, tree, value, notes, exact=exact)
 
     def _why(
         self,
         node: Node,
-        tree: _Tree,
+        tree: Tree,
         value: Any,
         notes: list[str],
         *,
@@ -187,6 +194,19 @@ class _Search:
         return Why(
             self.store, self.key, value, self.found.commit.id, records, step, ended, exact, tuple(notes)
         )
+
+    def _tree(self, taps: Taps, records: Sequence[tuple[str, InputRecord]]) -> Tree:
+        return Tree(self.plan.topology, taps, records, self.tracer)
+
+    def _asked(self, pool: Pool) -> np.ndarray:
+        """Which of the records were followed; others may have been read because these alone do not give the row."""
+        asked = np.zeros(len(pool), bool)
+        for number, (source, topic, partition, _, _) in enumerate(pool.spans):
+            followed = replace(self.tracer.wanted[source], every=False)
+            mine = np.flatnonzero(pool.part == number)
+            mask = followed.mask(self.plan.topology[source], (topic, partition), pool.parts[number])
+            asked[mine] = mask is not None and mask[pool.row[mine]]
+        return asked
 
     def _taps(self, node: Node, pool: Pool, chosen: np.ndarray | None = None) -> Taps:
         return run_with_taps(
@@ -218,23 +238,18 @@ class _Search:
     # -- a row that is not there -----------------------------------------------------------------------------
 
     def _missing(self, node: Node, pool: Pool, notes: list[str]) -> Why:
-        records = self._records(pool, np.arange(len(pool))[-SHOWN:])
-        tree = _Tree(self.plan.topology, self._taps(node, pool), records, self.tracer)
+        records = self._records(pool, np.flatnonzero(self._asked(pool))[-SHOWN:])
+        tree = self._tree(self._taps(node, pool), records)
         return self._why(node, tree, None, notes, ended=tree.ended(node.name) or _UNLIKE)
 
     def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
-        records = self._records(pool, np.arange(len(pool))[-SHOWN:])
-        notes += [_STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
-        tree = _Tree(self.plan.topology, Taps({}, Replay(self.plan, 1)), records, self.tracer)
+        records = self._records(pool, np.flatnonzero(self._asked(pool))[-SHOWN:])
+        notes += [STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
+        tree = self._tree(Taps({}, Replay(self.plan, 1)), records)
         return self._why(node, tree, value, notes)
 
 
 _UNLIKE = "the records give another row than the state has: run `crossstream verify`"
-_STOPS: dict[type, str] = {
-    graph.Process: "a processor cannot be traced: what it keeps may come from any record",
-    graph.TransformBatches: "a function of record batches cannot be traced: what it gives may come from any record",
-    graph.FrameSource: "the rows of a DataFrame cannot be read again",
-}
 
 
 def operator_of(topology: Graph, store: str) -> Node:
@@ -270,12 +285,13 @@ def minimised(
     """The fewest rows that still give the same, found by leaving out half of them, then quarters, down to single ones.
 
     The oldest are left out first. And whether each of those that are left is needed. ``changed``: says for each row
-    whether it is needed beside all others, or None after the deadline, where that can be computed at once.
+    whether it is needed beside all others, or None after the deadline (`time.thread_time`), where that can be computed
+    at once.
 
     >>> minimised(np.arange(9), lambda rows: {3, 7} <= set(rows.tolist()))
     (array([3, 7]), True)
     """
-    deadline, runs, vain = time.monotonic() + SECONDS, 0, 0
+    deadline, runs, vain = time.thread_time() + SECONDS, 0, 0
     size = max(1, len(rows) // 2)
     while True:
         chunks = np.array_split(rows, range(size, len(rows), size))
@@ -288,7 +304,7 @@ def minimised(
                 chunks.insert(0, np.concatenate(chunks))
         left_out = False
         for chunk in chunks:
-            if runs >= RUNS or time.monotonic() > deadline:
+            if runs >= RUNS or time.thread_time() > deadline:
                 return rows, False
             fewer = rows[~np.isin(rows, chunk)]
             if len(fewer) == len(rows):
@@ -303,101 +319,3 @@ def minimised(
             size = max(1, size // 2)
         else:  # all of many records may be needed, as for a count
             size = 1 if changed is not None else max(1, size // 32)
-
-
-# -- the tree --------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Tree:
-    """Makes the steps. ``records``: with their sources; ``tracer``: of a missing row, what joins asked for."""
-
-    topology: Graph
-    taps: Taps
-    records: Sequence[tuple[str, InputRecord]]
-    tracer: Tracer | None = None
-
-    def step(self, name: str) -> Step:
-        made: dict[str, Step] = {}
-        for node in part_of(self.topology, [name]):  # parents come first
-            made[node.name] = self._step(node, made)
-        return made[name]
-
-    def _step(self, node: Node, made: dict[str, Step]) -> Step:
-        stops = isinstance(node, tuple(_STOPS))
-        return Step(
-            node.name,
-            type(node).__name__,
-            node.where["line"],
-            tuple(self.rows(node.name)[:SHOWN]),
-            tuple(record for source, record in self.records if source == node.name),
-            () if stops else tuple(made[parent] for parent in dict.fromkeys(node.parents)),
-            _STOPS.get(type(node)) or self._dropped(node),
-        )
-
-    def _dropped(self, node: Node) -> str | None:
-        reasons = [
-            f"{rows} dropped: {key.removeprefix(node.name + ': ')}"
-            for key, rows in self.taps.replay.report.dropped.items()
-            if key.startswith(node.name + ": ")
-        ]
-        return ", ".join(reasons) or None
-
-    def rows(self, name: str) -> list[tuple[Any, Any]]:
-        """What an operator gives: its records, or the rows that its changes leave."""
-        found = self.taps.rows.get(name, [])
-        node = self.topology[name]
-        if isinstance(node, graph.Source) and node.shape == "global":
-            found = [(record.key, record.value) for source, record in self.records if source == name]
-        if node.shape == "stream":
-            return found
-        last = {text_of(key): (key, value) for key, value in found}
-        return [(key, value) for key, value in last.values() if value is not None]
-
-    def ended(self, name: str) -> str | None:
-        """Where the way of a row has ended; None: this operator gives one."""
-        node = self.topology[name]
-        if self.rows(name):
-            return None
-        if isinstance(node, graph.Source):
-            return self._not_arrived(node)
-        needed = node.parents if getattr(node, "kind", "inner") == "inner" else node.parents[:1]
-        if isinstance(node, graph.Merge | graph.Aggregate) or getattr(node, "kind", "") == "outer":
-            reasons = [self.ended(parent) for parent in node.parents]
-            if None not in reasons:
-                return reasons[0]
-            needed = ()
-        for number, parent in enumerate(needed):
-            reason = self.ended(parent)
-            if reason is not None:
-                return self._partner(node, number, reason) if number else reason
-        return self._here(node)
-
-    def _partner(self, node: Node, number: int, reason: str) -> str:
-        assert self.tracer is not None
-        asked = self.tracer.asked.get((node.name, number))
-        if asked is None:
-            return f"{located(node)}: no partner: {reason}"
-        if asked and asked[-1] is None:
-            return f"{located(node)}: the key of the partner is null"
-        return f"{located(node)}: no partner for key {text_of(asked[-1]) if asked else '?'}: {reason}"
-
-    def _not_arrived(self, node: graph.Source) -> str:
-        assert self.tracer is not None
-        mine = [record for source, record in self.records if source == node.name]
-        topics = sorted({span[1] for span in self.tracer.spans if span[0] == node.name}) or list(node.topics)
-        if mine:
-            last = mine[-1]
-            return (
-                f"{node.name}: deleted by the record at offset {last.offset}, "
-                f"partition {last.partition} of {last.topic}"
-            )
-        keys = self.tracer.wanted.get(node.name, Wanted()).keys
-        named = ", ".join(text_of(object_of(node.key, key)) for key in sorted(filter(None, keys))[:3])
-        return f"{', '.join(topics)}: no record with the key {named or '?'} has arrived"
-
-    def _here(self, node: Node) -> str:
-        dropped = self._dropped(node)
-        if isinstance(node, graph.Filter | graph.Branch):
-            return f"filtered by {located(node)}"
-        return f"{located(node)} gives no row for it" + (f": {dropped}" if dropped else "")

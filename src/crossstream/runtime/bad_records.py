@@ -121,7 +121,7 @@ class Failures:
                 raise refusal from refusal.__cause__
         column, wrong = encoded(values, serde)
         if wrong:
-            forms = Forms(None if part == "key" else node.key, None)
+            forms = Forms.of_unwritable(self.topology, node, part)
             self.failed(node, changes, [Failure(row, refusal) for row, refusal in wrong], forms=forms)
         written = Values(serde, wire=column)
         changes = replace(changes, key=written) if part == "key" else replace(changes, value=written)

@@ -20,7 +20,7 @@ import xxhash
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError, type_and_text
-from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJoin
+from crossstream.graph.nodes import Aggregate, ForeignKeyJoin, Graph, Node, StreamStreamJoin, StreamTableJoin
 from crossstream.operators.table_join.kernel import Given
 from crossstream.records import REASON, Header, encode_headers
 from crossstream.serdes import Serde
@@ -182,6 +182,18 @@ class Forms:
         """Of records that an operator takes; a source takes what it yields."""
         taken = topology[node.parents[0]] if node.parents else node
         return cls(taken.key, taken.value)
+
+    @classmethod
+    def of_unwritable(cls, topology: Graph, node: Node, part: str) -> Forms:
+        """Of records that an operator cannot write, for their key or their value (``part``) has no bytes.
+
+        The results of some operators have keys of another kind than their records.
+        """
+        if part == "key":
+            return cls(None, None)
+        if isinstance(node, ForeignKeyJoin):
+            return cls(topology[node.parents[0]].key, None)
+        return cls(node.group_key if isinstance(node, Aggregate) else node.key, None)
 
     @classmethod
     def of_join(cls, topology: Graph, node: Node) -> Forms:

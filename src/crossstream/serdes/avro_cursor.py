@@ -18,7 +18,7 @@ from crossstream.serdes.arrays import Content, Mask, Offsets
 PADDING = 16
 
 DEEPEST = 64
-"""Levels of a schema that contains itself."""
+"""Levels of a schema that contains itself; and twice as many arrays in each other."""
 
 _U = np.uint64
 _SEVENS, _STOPS = _U(0x7F7F7F7F7F7F7F7F), _U(0x8080808080808080)
@@ -37,10 +37,11 @@ class Cursor:
     """Positions in the payloads of a buffer.
 
     ``rows``: the number of each payload, for ``faults``; ``faults``: by payload, the number of a reason plus 1, 0:
-    none. A payload may have several positions, one after the other, as the items of an array.
+    none. A payload may have several positions, one after the other, as the items of an array. ``empties``: by payload,
+    its items without bytes so far; ``depth``, ``lists``: the records and the arrays around what is read.
     """
 
-    __slots__ = ("buffer", "depth", "end", "faults", "pos", "reasons", "rows", "words")
+    __slots__ = ("buffer", "depth", "empties", "end", "faults", "lists", "pos", "reasons", "rows", "words")
 
     def __init__(self, buffer: Content, pos: Offsets, end: Offsets) -> None:
         self.buffer = buffer
@@ -48,8 +49,9 @@ class Cursor:
         self.pos, self.end = pos, end
         self.rows = np.arange(len(pos))
         self.faults = np.zeros(len(pos), np.int32)
+        self.empties = np.zeros(len(pos), np.int64)
         self.reasons: list[str] = []
-        self.depth = 0
+        self.depth = self.lists = 0
 
     def __len__(self) -> int:
         return len(self.pos)
@@ -57,15 +59,19 @@ class Cursor:
     def some(self, chosen: Any, pos: Offsets | None = None) -> Cursor:
         """A cursor of some rows (a mask or indices), at their positions or others."""
         made = object.__new__(Cursor)
-        made.buffer, made.words, made.faults, made.reasons = (
-            self.buffer,
-            self.words,
-            self.faults,
-            self.reasons,
-        )
+        made.buffer, made.words = self.buffer, self.words
+        made.faults, made.reasons, made.empties = self.faults, self.reasons, self.empties
         made.pos = self.pos[chosen] if pos is None else pos
-        made.end, made.rows, made.depth = self.end[chosen], self.rows[chosen], self.depth
+        made.end, made.rows = self.end[chosen], self.rows[chosen]
+        made.depth, made.lists = self.depth, self.lists
         return made
+
+    def broken(self) -> Mask | None:
+        """Which payloads are marked, and end here; None: no payload is."""
+        return self.faults[self.rows] != 0 if self.reasons else None
+
+    def fail_all(self, path: str, reason: str) -> None:
+        self.fail(np.ones(len(self), np.bool_), path, reason)
 
     def fail(self, wrong: Mask, path: str, reason: str) -> None:
         """Marks payloads, and moves their positions to their ends. The first reason counts."""

@@ -19,6 +19,7 @@ from crossstream.serdes import arrays
 from crossstream.serdes.avro_cursor import DEEPEST, PADDING, Cursor
 from crossstream.serdes.avro_objects import Column, objects
 from crossstream.serdes.avro_single import Reader
+from crossstream.serdes.avro_sizes import EMPTY_ITEMS
 
 CHUNK = 16_384
 """Payloads read at once: what the steps make stays in the cache."""
@@ -26,31 +27,35 @@ CHUNK = 16_384
 ROUNDS = 32
 """Items of an array that are found by stepping through all payloads together; those behind them one by one."""
 
-EMPTY_ITEMS = 1000
-"""Items without bytes that one array may have: a few bytes could claim billions of them."""
-
 
 class Record(Reader):
     """``steps``: for every field of the writer its reader, and the number of the reader's field it becomes.
 
-    ``whole``: a further column, of this name, with the bytes of the record as it was written.
+    ``whole``: a further column, of this name, with the bytes of the record as it was written. ``empty``: nothing of
+    it is kept, and no value of the writer has any bytes.
     """
 
     steps: Sequence[tuple[Reader, int | None]] = ()
     constants: dict[int, Column] = {}  # noqa: RUF012
     whole: str | None = None
+    empty: bool = False
 
     def read(self, cursor: Cursor) -> Column:
+        if self.empty:
+            return None
         if not len(cursor):
             return self.nulls(0)
         start = cursor.pos
         cursor.depth += 1
         if cursor.depth > DEEPEST:
-            cursor.fail(np.ones(len(cursor), np.bool_), self.path, f"more than {DEEPEST} levels")
+            cursor.fail_all(self.path, f"more than {DEEPEST} levels")
             cursor.depth -= 1
             return self.nulls(len(cursor))
         found: dict[int, Column] = {}
         for reader, target in self.steps:
+            if cursor.reasons and (cursor.faults[cursor.rows] != 0).all():
+                cursor.depth -= 1
+                return self.nulls(len(cursor))
             made = reader.read(cursor)
             if target is not None:
                 found[target] = made
@@ -85,6 +90,8 @@ class Union(Reader):
             wrong = (branch < 0) | (branch >= count)
             cursor.fail(wrong, self.path, "a branch that the union does not have")
             branch = np.where(wrong, -1, branch)
+        if (broken := cursor.broken()) is not None:
+            branch = np.where(broken, -1, branch)
         first = int(branch[0])
         if first >= 0 and (branch == first).all():
             return self._branch(first, cursor)
@@ -102,7 +109,7 @@ class Union(Reader):
     def _branch(self, at: int, cursor: Cursor) -> Column:
         reader = self.branches[at]
         if isinstance(reader, str):
-            cursor.fail(np.ones(len(cursor), np.bool_), self.path, reader)
+            cursor.fail_all(self.path, reader)
             return self.nulls(len(cursor))
         made = reader.read(cursor)
         if not self.keep or isinstance(made, list):
@@ -149,18 +156,14 @@ class Items(Reader):
         left = np.zeros(len(cursor), np.int64)
         active = np.arange(len(cursor))
         rounds = 0
-        empties = np.zeros(len(cursor), np.int64)
+        cursor.lists += 1
+        if cursor.lists > 2 * DEEPEST:
+            cursor.fail_all(self.path, f"more than {2 * DEEPEST} arrays in each other")
+            active = active[:0]
         while len(active):
             headed = active[left[active] == 0]
             if len(headed):
-                counts = self._counts(cursor, headed)
-                left[headed] = counts
-                if self.least == 0:
-                    empties[headed] += counts
-                    wrong = empties > EMPTY_ITEMS
-                    if wrong.any():
-                        cursor.fail(wrong, self.path, f"more than {EMPTY_ITEMS} items without bytes")
-                        left[wrong] = 0
+                left[headed] = self._counts(cursor, headed)
                 active = active[left[active] > 0]
                 if not len(active):
                     break
@@ -182,6 +185,7 @@ class Items(Reader):
                 cursor.pos[active[broken]] = cursor.end[active[broken]]
                 left[active[broken]] = 0
                 active = active[~broken]
+        cursor.lists -= 1
         return self._lists(cursor, owners, parts) if self.keep else None
 
     def _counts(self, cursor: Cursor, rows: Any) -> Any:
@@ -203,6 +207,10 @@ class Items(Reader):
         if over.any():
             inner.fail(over, self.path, "more items than the payload has bytes for")
             counts = np.where(over, 0, counts)
+        if self.least == 0:
+            np.add.at(cursor.empties, inner.rows, np.minimum(counts, EMPTY_ITEMS + 1))
+            wrong = cursor.empties[inner.rows] > EMPTY_ITEMS
+            inner.check(wrong, self.path, f"more than {EMPTY_ITEMS} items without bytes")
         counts = np.where(inner.faults[inner.rows] != 0, 0, counts)
         cursor.pos[rows] = inner.pos
         return counts
@@ -226,7 +234,10 @@ class Items(Reader):
             for _ in range(int(left[row])):
                 rows.append(row)
                 positions.append(min(at, end))
-                at = self.skip(data, at, end)
+                try:
+                    at = self.skip(data, at, end)
+                except RecursionError:  # the item has too many levels, which it says itself
+                    at = end + 1
                 if at > end:
                     break
             cursor.pos[row] = min(at, end)

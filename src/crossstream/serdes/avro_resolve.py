@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from crossstream.errors import type_and_text
 from crossstream.serdes.avro_objects import Column
-from crossstream.serdes.avro_read import EMPTY_ITEMS, Items, Record, Union, Wrapped, decoded
+from crossstream.serdes.avro_read import Items, Record, Union, Wrapped, decoded
 from crossstream.serdes.avro_rows import number_at, varint
 from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
 from crossstream.serdes.avro_single import Reader, Single
+from crossstream.serdes.avro_sizes import EMPTY_ITEMS, entry_of, fixed_width, least_bytes
 from crossstream.serdes.avro_skip import Skipped
-from crossstream.serdes.refusals import below
+from crossstream.serdes.refusals import below, show
 
 _PROMOTED = {
     "int": ("long", "float", "double"),
@@ -26,22 +29,51 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-_COMPOUND = ("record", "union", "array", "map")
+
+_MOST_STEPS = 500_000
+"""Pairs of types that are compared for two schemas: a second or two."""
+
+
+class _TooLarge(ValueError):
+    """Two schemas that take too long."""
 
 
 class _Resolver:
-    """Makes readers; those of types that contain themselves once."""
+    """Makes readers, one for each pair of a writer's and a reader's type: types may be inside themselves, or be part of
+    many others. ``_made``: them, or why the pair does not fit."""
 
     def __init__(self, strict: bool = False) -> None:
-        self._made: dict[tuple[int, int], Reader] = {}
+        self._made: dict[tuple[int, int], Reader | str] = {}
+        self._named: dict[int, dict[str, Node]] = {}
         self._kept: list[Any] = []  # what would be dropped while its id is a key
         self._strict = strict
+        self._steps = 0
 
     def resolve(self, writer: Node, reader: Node | None, path: str) -> Reader:
         """Raises ValueError where the schemas do not fit."""
         key = (id(writer), id(reader))
-        if key in self._made:
-            return self._made[key]
+        known = self._made.get(key)
+        if isinstance(known, Reader):
+            return known
+        if known is not None:
+            raise ValueError(known)
+        self._count(1)
+        before = len(self._made)
+        try:
+            return self._resolved(key, writer, reader, path)
+        except ValueError as error:
+            for later in list(self._made)[before:]:
+                if isinstance(self._made[later], Reader):  # it may have a part of this pair
+                    del self._made[later]
+            self._made[key] = str(error)
+            raise
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise _TooLarge("the schemas are too large to compare")
+
+    def _resolved(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
         if writer.kind == "union":
             return self._union(key, writer, reader, path)
         if reader is not None and reader.kind == "union":
@@ -60,6 +92,8 @@ class _Resolver:
         for part in writer.parts:
             try:
                 branches.append(self._branch(part, reader, path))
+            except _TooLarge:
+                raise
             except ValueError as error:
                 if self._strict:
                     raise
@@ -72,10 +106,19 @@ class _Resolver:
     def _branch(self, part: Node, reader: Node | None, path: str) -> Reader:
         if reader is None or reader.kind != "union":
             return self.resolve(part, reader, path)
-        return self.resolve(part, _matching(part, reader, path), path)
+        return self.resolve(part, self._matching(part, reader, path), path)
+
+    def _matching(self, writer: Node, union: Node, path: str) -> Node:
+        if id(union) not in self._named:
+            self._named[id(union)] = {part.name: part for part in union.parts if part.name}
+        same = self._named[id(union)].get(writer.name)
+        if same is not None and same.kind == writer.kind:
+            return same
+        self._count(len(union.parts))
+        return _matching(writer, union, path)
 
     def _into_union(self, key: tuple[int, int], writer: Node, reader: Node, path: str) -> Reader:
-        inner = self.resolve(writer, _matching(writer, reader, path), path)
+        inner = self.resolve(writer, self._matching(writer, reader, path), path)
         made = self._made[key] = Wrapped(reader, path)
         made.inner = inner
         return made
@@ -83,6 +126,7 @@ class _Resolver:
     def _record(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
         made = self._made[key] = Record(reader, path)
         targets: dict[str, int] = {}
+        constants: dict[int, Column] = {}
         if reader is not None:
             written = {one.name for one in writer.fields}
             for at, one in enumerate(reader.fields):
@@ -94,7 +138,8 @@ class _Resolver:
                         f"{below(path, one.name)} is not in the writer's schema, and has no default"
                     )
                 else:
-                    made.constants = {**made.constants, at: default_column(one)}
+                    constants[at] = default_column(one)
+        made.constants = constants
         steps: list[tuple[Reader, int | None]] = []
         skipped: list[tuple[Node, Reader]] = []
         for one in writer.fields:
@@ -109,6 +154,7 @@ class _Resolver:
                 steps.append((step, target))
                 skipped = []
         made.steps = steps
+        made.empty = reader is None and fixed_width(writer) == 0
         return made
 
     def _items(self, key: tuple[int, int], writer: Node, reader: Node | None, path: str) -> Reader:
@@ -116,21 +162,15 @@ class _Resolver:
         inner = None if reader is None else reader.parts[0]
         if writer.kind == "map":
             made.is_map = True
-            entry = _entry(writer.parts[0])
-            made.item = self.resolve(entry, None if inner is None else _entry(inner), path)
+            entry = entry_of(writer.parts[0])
+            made.item = self.resolve(entry, None if inner is None else entry_of(inner), path)
             self._kept += [entry, made.item]
         else:
             entry = writer.parts[0]
             made.item = self.resolve(entry, inner, f"{path}[]")
         made.width, made.least = fixed_width(entry), least_bytes(entry)
-        if made.width == 0:
-            made.width = None
         made.skip = skipper(entry)
         return made
-
-
-def _entry(value: Node) -> Node:
-    return Node("record", "entry", fields=[Field("key", Node("string")), Field("value", value)])
 
 
 def mismatch(writer: Node, reader: Node, strict: bool = False) -> str:
@@ -174,27 +214,7 @@ def _matching(writer: Node, union: Node, path: str) -> Node:
     )
 
 
-# -- sizes ------------------------------------------------------------------------------------------------
-
-
-def fixed_width(node: Node) -> int | None:
-    """The bytes of every value of a type; None: they differ."""
-    if node.kind == "record":
-        if any(one.node.kind in _COMPOUND for one in node.fields):
-            return None
-        found = [fixed_width(one.node) for one in node.fields]
-        return None if None in found else sum(width or 0 for width in found)
-    return {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": node.size}.get(node.kind)
-
-
-def least_bytes(node: Node, within: tuple[int, ...] = ()) -> int:
-    """The bytes that a value of the type has at least."""
-    if node.kind == "record":
-        if id(node) in within:
-            return 0
-        return sum(least_bytes(one.node, (*within, id(node))) for one in node.fields)
-    width = fixed_width(node)
-    return 1 if width is None else width
+# -- where values end ---------------------------------------------------------------------------------
 
 
 def skipper(node: Node, known: dict[int, list[Any]] | None = None) -> Callable[[Any, int, int], int]:
@@ -235,7 +255,7 @@ def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int
 
         return skip_union
     if node.kind in ("array", "map"):
-        entry = _entry(node.parts[0]) if node.kind == "map" else node.parts[0]
+        entry = entry_of(node.parts[0]) if node.kind == "map" else node.parts[0]
         item, least = skipper(entry, known), least_bytes(entry)
 
         def skip_items(data: Any, at: int, end: int) -> int:
@@ -248,7 +268,7 @@ def _skipper(node: Node, known: dict[int, list[Any]]) -> Callable[[Any, int, int
                     return at
                 if count > ((end - at) // least if least else EMPTY_ITEMS):
                     return end + 1
-                for _ in range(count):
+                for _ in range(count if least else 0):
                     at = item(data, at, end)
                     if at > end:
                         return at
@@ -266,9 +286,13 @@ def _skip_sized(data: Any, at: int, end: int) -> int:
 # -- defaults ---------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def default_column(field: Field) -> Column:
-    """One row with the default of a field."""
-    data = default_bytes(field.node, field.default)
+    """One row with the default of a field. Raises ValueError."""
+    try:
+        data = _Defaults().bytes_of(field.node, field.default)
+    except (TypeError, KeyError, AttributeError, OverflowError, struct.error, RecursionError) as error:
+        raise ValueError(f"the default of field {field.name} is not valid: {type_and_text(error)}") from error
     made, faults = decoded(
         _Resolver().resolve(field.node, field.node, field.name), pa.array([data], pa.large_binary())
     )
@@ -277,30 +301,57 @@ def default_column(field: Field) -> Column:
     return made
 
 
-def default_bytes(node: Node, value: Any) -> bytes:
-    """The Avro bytes of a default, which is JSON. Raises ValueError, TypeError or KeyError if it is not of the type."""
-    kind = node.kind
-    if kind == "union":
+_LONGEST_DEFAULT = 2**13
+"""Bytes of a default: the defaults of a record may have others in them, which double."""
+
+
+class _Defaults:
+    """The Avro bytes of defaults, which are JSON, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], bytes | None] = {}
+
+    def bytes_of(self, node: Node, value: Any) -> bytes:
+        """Raises ValueError, TypeError or others if it is not of the type."""
+        key = (id(node), id(value))
+        found = self._made.get(key, b"")
+        if found is None:
+            raise ValueError("a default inside itself")
+        if key not in self._made:
+            self._made[key] = None
+            found = self._made[key] = self._of_type(node, value)
+            if len(found) > _LONGEST_DEFAULT:
+                raise _TooLarge(f"a default of more than {_LONGEST_DEFAULT} bytes")
+        return found
+
+    def _of_type(self, node: Node, value: Any) -> bytes:
+        kind = node.kind
+        if kind == "union":
+            return self._of_union(node, value)
+        if kind == "record":
+            given = {one.name: one.default for one in node.fields} | (
+                value if isinstance(value, dict) else {}
+            )
+            if not isinstance(value, dict) or any(one is NO_DEFAULT for one in given.values()):
+                raise ValueError(f"the default {show(value)} is not a {node.name}")
+            return b"".join(self.bytes_of(one.node, given[one.name]) for one in node.fields)
+        if kind == "array" and isinstance(value, list):
+            items = [self.bytes_of(node.parts[0], one) for one in value]
+        elif kind == "map" and isinstance(value, dict):
+            items = [_sized(key.encode()) + self.bytes_of(node.parts[0], one) for key, one in value.items()]
+        else:
+            return _default_leaf(node, value)
+        return (varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
+
+    def _of_union(self, node: Node, value: Any) -> bytes:
         for at, part in enumerate(node.parts):
             try:
-                return varint(at) + default_bytes(part, value)
+                return varint(at) + self.bytes_of(part, value)
+            except _TooLarge:
+                raise
             except (ValueError, TypeError, KeyError, OverflowError, struct.error):
                 continue
-        raise ValueError(f"the default {value!r} is of no branch of the union")
-    if kind == "record":
-        given = {one.name: one.default for one in node.fields} | (value if isinstance(value, dict) else {})
-        if not isinstance(value, dict) or any(one is NO_DEFAULT for one in given.values()):
-            raise ValueError(f"the default {value!r} is not a {node.name}")
-        return b"".join(default_bytes(one.node, given[one.name]) for one in node.fields)
-    if kind in ("array", "map"):
-        if kind == "array" and isinstance(value, list):
-            items = [default_bytes(node.parts[0], one) for one in value]
-        elif kind == "map" and isinstance(value, dict):
-            items = [_sized(key.encode()) + default_bytes(node.parts[0], one) for key, one in value.items()]
-        else:
-            raise ValueError(f"the default {value!r} is not an {kind}")
-        return (varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
-    return _default_leaf(node, value)
+        raise ValueError(f"the default {show(value)} is of no branch of the union")
 
 
 def _sized(data: bytes) -> bytes:
@@ -315,11 +366,11 @@ def _default_leaf(node: Node, value: Any) -> bytes:
         return bytes([value])
     if kind in ("int", "long") and isinstance(value, int) and not is_bool:
         if not -(2 ** (31 if kind == "int" else 63)) <= value < 2 ** (31 if kind == "int" else 63):
-            raise ValueError(f"the default {value!r} is beyond {kind}")
+            raise ValueError(f"the default {show(value)} is beyond {kind}")
         return varint(value)
     if kind in ("float", "double") and not is_bool and isinstance(value, int | float | str):
         if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError(f"the default {value!r} is not a number")
+            raise ValueError(f"the default {show(value)} is not a number")
         return struct.pack("<f" if kind == "float" else "<d", float(value))
     if kind == "string" and isinstance(value, str):
         return _sized(value.encode())
@@ -329,7 +380,7 @@ def _default_leaf(node: Node, value: Any) -> bytes:
         return value.encode("latin-1")
     if kind == "enum" and value in node.symbols:
         return varint(node.symbols.index(value))
-    raise ValueError(f"the default {value!r} is not {kind}")
+    raise ValueError(f"the default {show(value)} is not {kind}")
 
 
 def resolved(writer: Node, reader: Node, strict: bool = False) -> Reader:
@@ -337,4 +388,7 @@ def resolved(writer: Node, reader: Node, strict: bool = False) -> Reader:
 
     ``strict``: also where only some of the values fit.
     """
-    return _Resolver(strict).resolve(writer, reader, "")
+    try:
+        return _Resolver(strict).resolve(writer, reader, "")
+    except RecursionError:
+        raise ValueError("too many of the types are in each other") from None

@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from crossstream.serdes.avro_schema import Node, nodes_in, nullable
+from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_sizes import least_bytes
+from crossstream.serdes.json_shapes import NoColumn
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[Any, bytearray], None]
@@ -33,14 +35,11 @@ class NotPlain(Exception):
 
 @lru_cache(maxsize=1024)
 def row_codec(node: Node) -> tuple[Read, Write] | None:
-    """How single values are read and written; None: by columns only, as types inside themselves."""
-    for one in nodes_in(node):
-        if one.kind == "union" and nullable(one) is None:
-            return None
-        if one.kind == "record" and any(one in nodes_in(field.node) for field in one.fields):
-            return None
-        if one.precision > 38:
-            return None
+    """How single values are read and written; None: not one by one, as types that are no column."""
+    if isinstance(column_type(node), NoColumn):
+        return None
+    if any(one.kind == "union" and nullable(one) is None for one in nodes_in(node)):
+        return None
     return _reader(node), _writer(node)
 
 
@@ -86,11 +85,13 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
         return (byte >> 1) ^ -(byte & 1), at + 1
     value, shift = byte & 0x7F, 7
     while byte >= 0x80:
+        if shift > 63:
+            raise NotPlain
         at += 1
         byte = data[at]
         value |= (byte & 0x7F) << shift
         shift += 7
-    if shift > 63 and value >= 2**64:
+    if value >= 2**64:
         raise NotPlain
     return (value >> 1) ^ -(value & 1), at + 1
 
@@ -169,6 +170,7 @@ def _union_reader(node: Node) -> Read:
 
 def _items_reader(node: Node) -> Read:
     item, is_map = _reader(node.parts[0]), node.kind == "map"
+    has_bytes = is_map or least_bytes(node.parts[0]) > 0
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         items: list[Any] = []
@@ -176,7 +178,10 @@ def _items_reader(node: Node) -> Read:
             count, at = _long(data, at)
             if count == 0:
                 return (dict(items) if is_map else items), at
-            for _ in range(_within(count, 1, len(data) + 1)):  # blocks with sizes are left to the columns
+            most = (
+                len(data) if has_bytes else 0
+            )  # items without bytes, and blocks with sizes: left to the columns
+            for _ in range(_within(count, 1, most + 1)):
                 if is_map:
                     key, at = _sized(data, at)
                     value, at = item(data, at)

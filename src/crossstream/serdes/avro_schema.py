@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from crossstream.errors import SerdeError
+from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP
 from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -20,6 +21,21 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULLNAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
 
 NO_DEFAULT = object()
+
+MOST_TYPES = 20_000
+"""Types that a schema has at most, each field with its own."""
+
+MOST_LEVELS = 100
+"""Types that are in each other at most."""
+
+MOST_PARTS = 10_000
+"""Fields of a record, with those of the records that are directly in it."""
+
+_MOST_COLUMNS = 4096
+"""Columns of a type: of more of them, a type is for callables."""
+
+_MOST_DIGITS = 4000
+"""Digits of a decimal: of more Python makes no text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +53,8 @@ class Node:
     """A type of a schema. ``parts``: the items of an array, the values of a map, the branches of a union.
 
     ``logical``: a logical type that is known and valid here; others are ignored, as the specification says.
-    ``connect``: the name of the type that Kafka Connect wrote into the schema.
+    ``connect``: the name of the type that Kafka Connect wrote into the schema. ``recursive``: it is inside itself.
+    ``column``: what `column_type` found.
     """
 
     kind: str
@@ -52,6 +69,8 @@ class Node:
     precision: int = 0
     scale: int = 0
     connect: str = ""
+    recursive: bool = False
+    column: Column | None = field(default=None, init=False)
 
 
 def unusable(given: object, reason: str) -> SerdeError:
@@ -73,14 +92,72 @@ References = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=1024)
 def parse(text: str, references: References = ()) -> Node:
-    """The tree of a schema. Raises `SerdeError` (CS-404)."""
+    """The tree of a schema. Raises `SerdeError` (CS-404), also for one that takes too long to work with."""
     names: dict[str, Node] = {}
     try:
         for _, other in references:
             _read(json.loads(other), "", names)
-        return _read(json.loads(text), "", names)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        made = _read(json.loads(text), "", names)
+        _Bounds().visit(made)
+        return made
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise unusable(text, str(error) or type(error).__name__) from error
+
+
+class _Bounds:
+    """Refuses a schema with too many types, and marks types that are inside themselves (Tarjan's components).
+
+    Story: of 30 records, each has two fields of the record before it. The schema has 2 kB, its columns and its empty
+    value have 2**30 parts. In a union or an array each part has a byte of its own, so there the payload is the bound.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._open: dict[int, Node] = {}
+        self._heights: dict[int, int] = {}
+        self._parts: dict[int, int] = {}
+
+    def visit(self, node: Node) -> int:
+        """The place of the first type that this one leads back to. Raises ValueError."""
+        if len(self._places) == MOST_TYPES:
+            raise ValueError(f"it has more than {MOST_TYPES} types")
+        lowest = place = self._places[id(node)] = len(self._places)
+        self._open[id(node)] = node
+        height = 0
+        for part in (*node.parts, *(one.node for one in node.fields)):
+            if id(part) not in self._places:
+                lowest = min(lowest, self.visit(part))
+            elif id(part) in self._open:
+                lowest = min(lowest, self._places[id(part)])
+            height = max(height, self._heights.get(id(part), 0))
+        if height == MOST_LEVELS:
+            raise ValueError(f"more than {MOST_LEVELS} of its types are in each other")
+        self._heights[id(node)] = height + 1
+        if lowest == place:
+            self._close(node)
+        return lowest
+
+    def _close(self, node: Node) -> None:
+        """Takes the types of a cycle, or a single one, from those that may lead back."""
+        cycle = [self._open.popitem()[1]]
+        while cycle[-1] is not node:
+            cycle.append(self._open.popitem()[1])
+        for one in cycle:
+            one.recursive = len(cycle) > 1
+        for one in cycle:
+            self._count(one)
+
+    def _count(self, node: Node) -> int:
+        """The fields of a record, with those of the records directly in it."""
+        if id(node) not in self._parts:
+            self._parts[id(node)] = MOST_PARTS  # so that one directly inside itself is refused
+            made = 1 + sum(self._count(one.node) for one in node.fields)
+            if made > MOST_PARTS:
+                raise ValueError(
+                    f"{node.name} has more than {MOST_PARTS} fields, with those of the records in it"
+                )
+            self._parts[id(node)] = made
+        return self._parts[id(node)]
 
 
 def fingerprint(texts: Any) -> str:
@@ -109,8 +186,13 @@ def _read(given: Any, space: str, names: dict[str, Node]) -> Node:
     if kind == "map":
         return Node("map", parts=[_read(given["values"], space, names)])
     if isinstance(kind, str) and kind in PRIMITIVES:
-        return _with_logical(Node(kind, connect=given.get("connect.name", "")), given)
+        return _with_logical(Node(kind, connect=_connect_name(given)), given)
     return _read(kind, space, names)
+
+
+def _connect_name(given: Mapping[str, Any]) -> str:
+    name = given.get("connect.name")
+    return name if isinstance(name, str) else ""
 
 
 def _read_union(given: list[Any], space: str, names: dict[str, Node]) -> Node:
@@ -135,10 +217,10 @@ def _read_named(given: Mapping[str, Any], space: str, names: dict[str, Node]) ->
     space = name.rpartition(".")[0]
     kind = "record" if given["type"] == "error" else given["type"]
     aliases = tuple(given.get("aliases", ()))
-    node = names[name] = Node(kind, name, aliases, connect=given.get("connect.name", ""))
+    node = names[name] = Node(kind, name, aliases, connect=_connect_name(given))
     if kind == "fixed":
         size = given["size"]
-        if not isinstance(size, int) or size < 0:
+        if not isinstance(size, int) or not 0 <= size < 2**31:
             raise ValueError(f"{size!r} is not a size")
         node.size = size
         return _with_logical(node, given)
@@ -181,7 +263,7 @@ def _with_logical(node: Node, given: Mapping[str, Any]) -> Node:
             isinstance(precision, int)
             and isinstance(scale, int)
             and 0 <= scale <= precision
-            and precision > 0
+            and 0 < precision <= _MOST_DIGITS
         ):
             node.logical, node.precision, node.scale = "decimal", precision, scale
     elif logical == "uuid" and (node.kind == "string" or (node.kind == "fixed" and node.size == 16)):
@@ -223,37 +305,62 @@ def nullable(node: Node) -> Node | None:
     return None
 
 
-def column_type(node: Node, within: tuple[Node, ...] = ()) -> pl.DataType | NoColumn:
+class Column(NamedTuple):
+    """The type of a column; ``parts``: the columns in it; ``levels``: the lists and structs that are in each other."""
+
+    dtype: pl.DataType | NoColumn
+    parts: int = 1
+    levels: int = 0
+
+
+def column_type(node: Node) -> pl.DataType | NoColumn:
     """The type of a column of these values."""
+    return _column(node).dtype
+
+
+def _column(node: Node) -> Column:
+    if node.column is None:
+        made = _made_column(node)
+        if made.levels > DEEPEST_COLUMN:
+            made = Column(TOO_DEEP)
+        if made.parts > _MOST_COLUMNS:
+            made = Column(NoColumn(f"a type of more than {_MOST_COLUMNS} columns"))
+        node.column = made
+    return node.column
+
+
+def _made_column(node: Node) -> Column:
     if node.kind == "record":
-        if node in within:
-            return NoColumn(f"{node.name} inside itself")
-        made: dict[str, pl.DataType] = {}
-        for one in node.fields:
-            dtype = column_type(one.node, (*within, node))
-            if isinstance(dtype, NoColumn):
-                return NoColumn(f"field {one.name} of {node.name} is {dtype.reason}")
-            made[one.name] = dtype
-        return pl.Struct(made)
+        return _struct(node)
     if node.kind == "union":
-        inner = nullable(node)
-        if len(node.parts) == 1:
-            return column_type(node.parts[0], within)
-        return NoColumn("a union of several types") if inner is None else column_type(inner, within)
+        inner = node.parts[0] if len(node.parts) == 1 else nullable(node)
+        return Column(NoColumn("a union of several types")) if inner is None else _column(inner)
     if node.kind in ("array", "map"):
-        item = column_type(node.parts[0], within)
+        item, parts, levels = _column(node.parts[0])
         if isinstance(item, NoColumn):
-            return item
+            return Column(item)
         if node.kind == "map":
             item = pl.Struct({"key": pl.String(), "value": item})
-        return pl.List(item)
-    if node.logical == "decimal":
-        if node.precision > DECIMAL_DIGITS[0]:
-            return NoColumn(
-                f"a decimal of {node.precision} digits, and a column has up to {DECIMAL_DIGITS[0]}"
-            )
-        return pl.Decimal(node.precision, node.scale)
-    return _DTYPES[node.logical or node.kind]
+        return Column(pl.List(item), parts + 1, levels + (2 if node.kind == "map" else 1))
+    if node.logical != "decimal":
+        return Column(_DTYPES[node.logical or node.kind])
+    if node.precision <= DECIMAL_DIGITS[0]:
+        return Column(pl.Decimal(node.precision, node.scale))
+    reason = f"a decimal of {node.precision} digits, and a column has up to {DECIMAL_DIGITS[0]}"
+    return Column(NoColumn(reason))
+
+
+def _struct(node: Node) -> Column:
+    if node.recursive:
+        return Column(NoColumn(f"{node.name} inside itself"))
+    found = {one.name: _column(one.node) for one in node.fields}
+    dtypes: dict[str, pl.DataType] = {}
+    for name, column in found.items():
+        if isinstance(column.dtype, NoColumn):
+            return Column(NoColumn(f"field {name} of {node.name} is {column.dtype.reason}"))
+        dtypes[name] = column.dtype
+    parts = 1 + sum(column.parts for column in found.values())
+    return Column(pl.Struct(dtypes), parts, 1 + max((column.levels for column in found.values()), default=0))
 
 
 def nodes_in(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
@@ -279,7 +386,7 @@ def with_fields(
         for one in node.fields
         if one.name in names
     ]
-    return replace(node, fields=fields)
+    return replace(node, fields=fields, recursive=False)
 
 
 def record_of(node: Node) -> Node | None:

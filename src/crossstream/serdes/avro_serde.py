@@ -59,11 +59,12 @@ def avro(schema: Any, type: Any = None) -> Serde:
 def declared(schema: Any, type: Any, references: References = ()) -> tuple[str, TypedJson | None]:
     given = isinstance(schema, str | dict | list)
     text = schema_text(schema)
-    parse(text, references)
     kind = type if given else schema
     if not given and type is not None:
         raise unusable(type, "the schema is derived from another type already")
-    return text, None if kind is None else typed(kind)
+    of = None if kind is None else typed(kind)
+    form_of(text, references, of)
+    return text, of
 
 
 def typed(kind: Any) -> TypedJson:

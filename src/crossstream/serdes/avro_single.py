@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -213,7 +214,7 @@ def _decimal(reader: Single, cursor: Cursor, start: Any, size: Any) -> Column:
     """Two's complement, most significant byte first, as Arrow's 128 bits, least significant first."""
     precision, scale = reader.precision, reader.scale
     if reader.column is None and reader.keep:
-        return [_wide_decimal(cursor, *one, scale) for one in zip(start.tolist(), size.tolist(), strict=True)]
+        return _wide_decimals(reader, cursor, start, size)
     if precision > 38:
         return None
     empty = (size == 0) & (cursor.faults[cursor.rows] == 0)
@@ -264,11 +265,19 @@ def _within(low: Any, high: Any, limit: int) -> Any:
     return below & above
 
 
-def _wide_decimal(cursor: Cursor, start: int, size: int, scale: int) -> Any:
-    from decimal import Context, Decimal
-
-    unscaled = int.from_bytes(cursor.buffer[start : start + size].tobytes(), "big", signed=True)
-    return Decimal(unscaled).scaleb(-scale, Context(prec=max(len(str(unscaled)), 1)))
+def _wide_decimals(reader: Single, cursor: Cursor, start: Any, size: Any) -> list[Any]:
+    """Decimals of more digits than a column has, one by one."""
+    limit, context = 10**reader.precision, Context(prec=reader.precision)
+    most = limit.bit_length() // 8 + 1
+    made: list[Any] = []
+    for at, width in zip(start.tolist(), size.tolist(), strict=True):
+        data = cursor.buffer[at : at + min(width, most)].tobytes()
+        unscaled = int.from_bytes(data, "big", signed=True)
+        fits = width <= most and -limit < unscaled < limit
+        made.append(Decimal(unscaled).scaleb(-reader.scale, context) if fits else None)
+    wrong = np.array([one is None for one in made])
+    cursor.check(wrong, reader.path, f"a decimal of more than {reader.precision} digits")
+    return made
 
 
 def _enum(reader: Single, cursor: Cursor) -> Column:

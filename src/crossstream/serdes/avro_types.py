@@ -48,7 +48,7 @@ def schema_text(schema: Any) -> str:
     if isinstance(schema, str):
         try:
             made = json.loads(schema)
-        except ValueError:
+        except (ValueError, RecursionError):
             made = schema  # the name of a primitive type, without quotes
     elif isinstance(schema, dict | list):
         made = schema
@@ -204,20 +204,23 @@ _WIRE: dict[str, Any] = {
 
 
 @lru_cache(maxsize=4096)
-def wire_type(node: Node, within: tuple[Node, ...] = ()) -> Any:
-    """The type that msgspec checks objects against; Any where it cannot say it, which `_parts` checks."""
+def wire_type(node: Node, is_part: bool = False) -> Any:
+    """The type that msgspec checks objects against; Any where it cannot say it, which `_parts` checks.
+
+    ``is_part``: it is in another one, where a type that is inside itself is Any.
+    """
     if node.kind == "union":
         inner = nullable(node)
         if inner is not None:
-            wire = wire_type(inner, within)
+            wire = wire_type(inner, is_part)
             return Any if wire is Any else wire | None
-        return wire_type(node.parts[0], within) if len(node.parts) == 1 else Any
+        return wire_type(node.parts[0], is_part) if len(node.parts) == 1 else Any
     if node.kind == "record":
-        return Any if node in within else _wire_record(node, (*within, node))
+        return Any if is_part and node.recursive else _wire_record(node)
     if node.kind == "array":
-        return list[wire_type(node.parts[0], within)]  # type: ignore[misc]
+        return list[wire_type(node.parts[0], is_part)]  # type: ignore[misc]
     if node.kind == "map":
-        return dict[str, wire_type(node.parts[0], within)]  # type: ignore[misc]
+        return dict[str, wire_type(node.parts[0], is_part)]  # type: ignore[misc]
     if node.kind == "enum":
         return Literal[node.symbols]
     if node.kind == "fixed" and not node.logical:
@@ -225,10 +228,10 @@ def wire_type(node: Node, within: tuple[Node, ...] = ()) -> Any:
     return _WIRE[node.logical or node.kind]
 
 
-def _wire_record(node: Node, within: tuple[Node, ...]) -> Any:
+def _wire_record(node: Node) -> Any:
     members: list[Any] = []
     for at, one in enumerate(node.fields):
-        member: tuple[Any, ...] = (f"f{at}", wire_type(one.node, within))
+        member: tuple[Any, ...] = (f"f{at}", wire_type(one.node, True))
         if one.default is not NO_DEFAULT:
             value = objects(default_column(one), one.node)[0]
             is_plain = value is None or isinstance(value, str | int | float | bytes)
@@ -294,7 +297,13 @@ class Form(NamedTuple):
 
 @lru_cache(maxsize=512)
 def form_of(text: str, references: References, of: TypedJson | None) -> Form:
+    """Raises `SerdeError` (CS-404) for a schema with which nothing can be read or written."""
     node = parse(text, references)
+    try:
+        resolved(node, node)
+        wire_type(node)
+    except ValueError as error:
+        raise unusable(text, str(error)) from error
     record, columns, some = record_of(node), column_type(node), None
     if record is not None:
         found = {one.name: column_type(one.node) for one in record.fields}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -16,7 +18,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, json_shapes, refusals
 from crossstream.serdes.avro_rows import varint
-from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro_schema import Node, column_type, nullable
 from crossstream.serdes.avro_types import checked, wire_type
 from crossstream.serdes.json_columns import beyond_the_calendar, conform
 from crossstream.serdes.json_plain import NATIVE
@@ -79,7 +81,7 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
     if isinstance(values, pl.Series):
         columns: Sequence[Any] = values.struct.unnest().get_columns() if node.fields else []
     else:
-        if _is_inside_itself(node):  # where no wire type looks
+        if node.recursive:  # where no wire type looks
             values = checked(node, values, target.serde)
         if values and isinstance(values[0], msgspec.Struct):
             columns = [list(map(attrgetter(f"f{at}"), values)) for at in range(len(node.fields))]
@@ -90,12 +92,6 @@ def _record(node: Node, values: pl.Series | Sequence[Any], target: Target) -> li
         for one, column in zip(node.fields, columns, strict=True)
         for part in _parts(one.node, column, target.below(one.name))
     ]
-
-
-@lru_cache(maxsize=1024)
-def _is_inside_itself(node: Node) -> bool:
-    below = set().union(*({id(one) for one in nodes_in(field.node)} for field in node.fields))
-    return id(node) in below
 
 
 def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
@@ -114,6 +110,8 @@ def _union(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
             dense: Any = values.filter(pl.Series(mask))
         else:
             dense = [values[row] for row in np.flatnonzero(mask).tolist()]
+            if part.logical == "decimal":
+                dense = list(map(_as_decimal, dense))
             if len(node.parts) > 2 or null is None:
                 dense = checked(part, dense, target.serde)
         made += [spread(one, mask) for one in _parts(part, dense, target)]
@@ -133,24 +131,51 @@ def _branches(node: Node, values: pl.Series | Sequence[Any], null: int | None, t
     return np.array([_branch_of(node, value, target) for value in values], np.int64)
 
 
-_PREFERRED: dict[type, tuple[str, ...]] = {
-    int: ("int", "long"),
-    float: ("double", "float"),
-    str: ("string", "enum"),
+_RANKS: dict[type, dict[str, int]] = {
+    int: {"int": 0, "long": 0},
+    float: {"double": 0, "float": 1},
+    Decimal: {"decimal": 0},
+    str: {"string": 0, "enum": 0},
+    bytes: {"bytes": 0, "fixed": 0},
+    UUID: {"uuid": 0},
 }
+"""The branches of a Python type, by their logical or plain type; others come after them, in the order of the schema."""
 
 
 def _branch_of(node: Node, value: Any, target: Target) -> int:
-    preferred = _PREFERRED.get(type(value), ())
-    order = sorted(range(len(node.parts)), key=lambda at: (node.parts[at].kind not in preferred, at))
-    for at in order:
-        try:
-            msgspec.convert(value, wire_type(node.parts[at]), builtin_types=NATIVE)
-        except (msgspec.MsgspecError, TypeError, ValueError):
-            continue
-        return at
+    ranks = _RANKS.get(type(value), {})
+    names = [part.logical or part.kind for part in node.parts]
+    for at in sorted(range(len(names)), key=lambda at: (ranks.get(names[at], 2), at)):
+        if _holds(node.parts[at], value):
+            return at
     kinds = ", ".join(part.name or part.kind for part in node.parts)
     raise refusals.misfit(target.serde, value, f"{target.path or 'the value'} is a union of {kinds}")
+
+
+def _holds(part: Node, value: Any) -> bool:
+    """Whether a branch takes the value, of an integer and a decimal all digits."""
+    try:
+        if part.logical == "decimal":
+            _check_digits(part)(_as_decimal(value))
+            return True
+        made = msgspec.convert(value, wire_type(part), builtin_types=NATIVE)
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        return False
+    return type(value) not in (int, Decimal) or bool(made == value)
+
+
+def _as_decimal(value: Any) -> Decimal:
+    if type(value) not in (int, Decimal):
+        raise TypeError(f"{type(value).__name__} is no decimal")
+    return Decimal(value)
+
+
+@lru_cache(maxsize=1024)
+def _check_digits(node: Node) -> json_shapes.Narrow:
+    """Raises ValueError for a decimal of more digits than the type has."""
+    narrow = json_shapes.decimal(node.precision, node.scale).narrow
+    assert narrow is not None
+    return narrow
 
 
 def _items(node: Node, values: pl.Series | Sequence[Any], target: Target) -> list[pa.LargeBinaryArray]:
@@ -273,11 +298,9 @@ def _series(node: Node, values: Sequence[Any], target: Target) -> pl.Series:
     if node.logical == "uuid":
         values = [str(value) for value in values]
     elif node.logical == "decimal":
-        narrow = json_shapes.decimal(node.precision, node.scale).narrow
-        assert narrow is not None
         for value in values:
             try:
-                narrow(value)
+                _check_digits(node)(value)
             except ValueError as error:
                 raise refusals.no_bytes_for(
                     target.serde, value, str(error), "round it, or widen the schema"

@@ -10,6 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 import polars as pl
@@ -33,6 +34,9 @@ from crossstream.serdes.windowed import WindowedSerde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
 """Types for `json(type)` that every process has."""
+
+_MOST_DEPTH = 64
+"""Levels of a type of columns: Polars itself takes no more than about that."""
 
 _NAMED = MappingProxyType(
     {
@@ -114,8 +118,8 @@ def names_in(described: Described) -> set[str]:
     return {described.name}.union(*map(names_in, described.sides))
 
 
-def made(described: Described, given: Mapping[str, Serde]) -> Serde:
-    """The serde of a description. Serdes that are ``given`` by name come first.
+def made(described: Described, given: Mapping[str, Serde], registry: RegistrySettings | None = None) -> Serde:
+    """The serde of a description. Serdes that are ``given`` by name come first. ``registry``: the one to ask.
 
     Raises `StateError`: CS-703 for a user's own serde that is not given, CS-701 for a damaged description.
     """
@@ -131,7 +135,7 @@ def made(described: Described, given: Mapping[str, Serde]) -> Serde:
             "serdes.bytes() gives the bytes",
         )
     try:
-        return _made(described, given)
+        return _made(described, given, registry)
     except (StateError, ConfigError):  # as of a package that is not installed
         raise
     except Exception as error:  # whatever is in the file
@@ -143,19 +147,19 @@ def made(described: Described, given: Mapping[str, Serde]) -> Serde:
         ) from error
 
 
-def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
+def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> Serde:
     if described.kind == "known":
         return _known()[described.name]
     if described.kind == "left_or_right":
-        left, right = (made(side, given) for side in described.sides)
+        left, right = (made(side, given, asked) for side in described.sides)
         return LeftOrRightSerde(left, right)
     if described.kind == "windowed":
-        return WindowedSerde(made(described.sides[0], given), described.size)
+        return WindowedSerde(made(described.sides[0], given, asked), described.size)
     if described.kind == "avro":
         parse(described.text)
         return Avro(described.text)
     if described.kind.startswith("confluent_"):
-        return _of_registry(described, given)
+        return _of_registry(described, given, asked)
     dtype = None if described.columns is None else of_data(described.columns)
     if described.kind == "schema" and dtype is not None:
         return SchemaJson(dtype)
@@ -164,13 +168,13 @@ def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 
-def _of_registry(described: Described, given: Mapping[str, Serde]) -> Serde:
-    registry = RegistrySettings.at(described.registry)
+def _of_registry(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> Serde:
+    registry = asked or RegistrySettings.at(described.registry)
     if described.kind == "confluent_avro":
         parse(described.text, described.references)
         return ConfluentAvro(registry=registry, schema=described.text, references=described.references)
     if described.kind == "confluent_json":
-        return ConfluentJson(registry=registry, inner=made(described.sides[0], given), schema=None)
+        return ConfluentJson(registry=registry, inner=made(described.sides[0], given, asked), schema=None)
     if described.kind == "confluent_protobuf":
         return ConfluentProtobuf(message=message_class(described.text, described.files), registry=registry)
     raise ValueError(f"it is of the kind {described.kind!r}")
@@ -191,19 +195,32 @@ def as_data(dtype: Any) -> Any:
     return dtype.__name__ if isinstance(dtype, type) else type(dtype).__name__
 
 
-def of_data(data: Any) -> pl.DataType:
+def of_data(data: Any, depth: int = _MOST_DEPTH) -> pl.DataType:
     """The type that `as_data` wrote. Raises some exception for a wrong description."""
     if isinstance(data, str):
         return _NAMED[data]()
+    if not depth:
+        raise ValueError(f"it goes deeper than {_MOST_DEPTH} levels")
     ((kind, what),) = data.items()
     if kind == "struct":
-        return pl.Struct({name: of_data(inner) for name, inner in what.items()})
+        return pl.Struct({name: of_data(inner, depth - 1) for name, inner in what.items()})
     if kind == "list":
-        return pl.List(of_data(what))
-    found: pl.DataType = {"datetime": pl.Datetime, "duration": pl.Duration, "decimal": pl.Decimal}[kind](
-        *what
-    )
-    return found
+        return pl.List(of_data(what, depth - 1))
+    if kind == "decimal":
+        precision, scale = what
+        if not (isinstance(precision, int | None) and 0 <= scale <= (precision or 38) <= 38):
+            raise ValueError(f"there is no decimal of {precision} digits, {scale} of them behind the point")
+        return pl.Decimal(precision, scale)
+    unit, *zone = what
+    if unit not in ("ms", "us", "ns"):
+        raise ValueError(f"there is no unit {unit!r}")
+    if kind == "duration" and not zone:
+        return pl.Duration(unit)
+    if kind != "datetime" or len(zone) != 1:
+        raise ValueError(f"there is no type {kind!r}")
+    if zone[0] is not None:
+        ZoneInfo(zone[0])
+    return pl.Datetime(unit, zone[0])
 
 
 _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {

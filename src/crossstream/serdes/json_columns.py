@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_bounds import check_exponents
 from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -35,6 +36,7 @@ from crossstream.serdes.json_shapes import (
     StructOf,
     column,
     is_checked,
+    narrowed,
 )
 from crossstream.serdes.serde import Readers
 
@@ -46,7 +48,8 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
         if len(values) <= FEW:
-            series = series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+            plain = narrowed(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+            series = series_of_plain(plain, shape)
         else:
             series = _series(values, shape)
         if beyond_the_calendar(series):
@@ -87,6 +90,7 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if shape.wire is UUID:
         values = [None if value is None else str(value) for value in values]
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
+        check_exponents(values)
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
 

@@ -266,6 +266,19 @@ class Kept(UntypedJson):
         return self.encode_objects(values.to_list())
 
 
+@dataclass(frozen=True, slots=True)
+class KeptJson(Kept):
+    """JSON that nobody named, of results that are read from outside: in stores the same as `UntypedJson`, but for
+    values that it does not give back."""
+
+    name: ClassVar[str] = "json"
+
+
+def unnamed(serde: Serde) -> Serde:
+    """The serde of a result that takes over the one of its input: of JSON without a type only what it gives back."""
+    return KeptJson() if serde == UntypedJson() else serde
+
+
 def _check(values: Sequence[Any]) -> None:
     """Raises CS-410 for the first value that JSON does not give back."""
     if _fault(values) is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -304,6 +305,7 @@ def schema_name(dtype: pl.DataType) -> str:
 Narrow = Callable[[Any], Any]
 
 
+@lru_cache(maxsize=512)
 def narrowing(shape: Shape) -> Narrow | None:
     """A function from a plain value of the shape (never None) to what the column holds; None: nothing to do.
 
@@ -315,6 +317,12 @@ def narrowing(shape: Shape) -> Narrow | None:
         item = narrowing(shape.item)
         return None if item is None else lambda values: [None if one is None else item(one) for one in values]
     return _struct_narrowing(shape)
+
+
+def narrowed(values: list[Any], shape: Shape) -> list[Any]:
+    """Plain values, or nulls, as the column holds them: for some decimals Arrow would end the process."""
+    narrow = narrowing(shape)
+    return values if narrow is None else [None if one is None else narrow(one) for one in values]
 
 
 def _struct_narrowing(shape: StructOf) -> Narrow | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
+from crossstream.serdes.json_bounds import TOO_DEEP, is_too_deep
 from crossstream.serdes.json_columns import (
     Columns,
     checked,
@@ -85,6 +86,8 @@ def json(type: Any = None) -> Serde:
         return UntypedJson()
     dtype = struct_dtype(type)
     if dtype is not None:
+        if is_too_deep(dtype):
+            raise refusals.unusable_type(type, TOO_DEEP.reason)
         read_schema(dtype)
         return SchemaJson(dtype)
     _check_type(type)

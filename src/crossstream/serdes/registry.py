@@ -12,14 +12,26 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, type_and_text
 from crossstream.serdes import refusals
+from crossstream.serdes.registry_answers import MOST_REFERENCES, Unusable, bound_answers, in_time
+from crossstream.serdes.registry_errors import (
+    Refused,
+    away,
+    no_access,
+    no_use,
+    no_version,
+    not_registered,
+    unknown_id,
+    unusable,
+)
 
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 Strategy = Literal["topic", "record", "topic-record"]
@@ -27,7 +39,7 @@ STRATEGIES = get_args(Strategy)
 SCHEMES = ("http://", "https://", "mock://")
 
 UNKNOWN_FOR = 10.0
-"""Seconds for which an id that the registry does not know is not asked for again."""
+"""Seconds for which an id whose schema is not known, or of no use, is not asked for again."""
 
 
 def subject_name(strategy: Strategy, topic: str | None, is_key: bool, record_name: str | None) -> str:
@@ -81,10 +93,10 @@ class RegistrySettings:
             client = registry
             values = dict(registry._conf)
         else:
-            raise _unusable(f"{refusals.show(registry)} is not a schema registry")
+            raise unusable(f"{refusals.show(registry)} is not a schema registry")
         url = values.get("url")
         if not isinstance(url, str) or not url.startswith(SCHEMES):
-            raise _unusable(f"{refusals.show(url)} is not the URL of a schema registry")
+            raise unusable(f"{refusals.show(url)} is not the URL of a schema registry")
         patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience", unclear="refuse")
         settings = cls._made(values, patience)
         connection(settings, client)
@@ -92,10 +104,13 @@ class RegistrySettings:
 
     @classmethod
     def at(cls, url: str) -> RegistrySettings:
-        """A registry that is asked only where a record needs it. Raises ValueError for what is no URL of one."""
+        """A registry that state names, which is never asked: the state may be of anybody.
+
+        Raises ValueError for what is no URL of one.
+        """
         if not url.startswith(SCHEMES):
             raise ValueError(f"{url!r} is not the URL of a schema registry")
-        return cls._made({"url": url}, to_milliseconds("30 seconds", "patience"))
+        return replace(cls._made({"url": url}, to_milliseconds("30 seconds", "patience")), values=())
 
     @classmethod
     def _made(cls, values: Mapping[str, Any], patience: int) -> RegistrySettings:
@@ -107,15 +122,6 @@ class RegistrySettings:
     def public_url(self) -> str:
         """The URL without what may be secret: names, passwords and parameters."""
         return re.sub(r"[?#][^,]*", "", self.url)
-
-
-def _unusable(what: str) -> ConfigError:
-    return ConfigError(
-        what,
-        code="CS-201",
-        next='pass its URL, such as "http://localhost:8081", a dict of settings ("url", "basic.auth.user.info", …),'
-        " or a SchemaRegistryClient of confluent_kafka",
-    )
 
 
 def _library() -> Any:
@@ -154,6 +160,12 @@ class Registered(NamedTuple):
 
 def connection(settings: RegistrySettings, client: Any = None) -> Connection:
     """The connection of this process. ``client``: use this client from now on."""
+    if not settings.values:
+        raise SerdeError(
+            f"rows need a schema of the registry {settings.url}; only the state names it, so it is not asked",
+            code=refusals.NO_REGISTRY,
+            next="name a registry that you trust: --registry URL, or open_store(…, registry=URL)",
+        )
     found = _connection(settings, os.getpid())
     if client is not None and client is not found.client:
         found.use(client)
@@ -178,38 +190,49 @@ class Connection:
         try:
             client = library.SchemaRegistryClient.new_client(values)
         except Exception as error:  # ValueError and TypeError of the client, OSError of files of certificates
-            raise _unusable(
+            raise unusable(
                 f"the settings of the schema registry cannot be used: {type_and_text(error)}"
             ) from error
         weakref.finalize(self, client.__exit__)  # older clients have no close()
         self.use(client)
 
     def use(self, client: Any) -> None:
+        bound_answers(client)
         self.client = client
         self._schemas: dict[int, Registered] = {}
-        self._unknown: dict[int, float] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
         self._ids: dict[tuple[Any, ...], int] = {}
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Alone, and for as long as the registry is waited for: for all that one schema refers to."""
+        with self._lock:
+            self._until = time.monotonic() + self._settings.patience / 1000
+            yield
 
     def schema_of(self, id: int, form: str | None = None) -> Registered:
         """The schema of an id. ``form``: that of the text, "serialized" for Protobuf.
 
-        Raises `SerdeError`: CS-402 for an id that the registry does not know, CS-420 if it does not answer in time.
+        Raises `SerdeError`: CS-402 for an id that the registry does not know, or whose schema is of no use; CS-420 if
+        it does not answer in time.
         """
         known = self._schemas.get(id)
         if known is not None:
             return known
-        with self._lock:
-            if self._unknown.get(id, 0.0) > time.monotonic():
-                raise _unknown_id(self._settings, id)
+        with self._in_time():
+            until, reason = self._unknown.get(id, (0.0, ""))
+            if until > time.monotonic():
+                raise unknown_id(self._settings, id, reason)
             asked = f"schema id {id}"
             try:
                 schema = self._ask(asked, self.client.get_schema, id, **({"fmt": form} if form else {}))
                 found = self._registered(id, schema, None, form)
-            except _Refused as refused:
-                if refused.status != 404:
-                    raise _no_access(self._settings, asked, refused) from refused.__cause__
-                self._unknown[id] = time.monotonic() + UNKNOWN_FOR
-                raise _unknown_id(self._settings, id) from refused.__cause__
+            except (Refused, Unusable) as refused:
+                if isinstance(refused, Refused) and refused.status != 404:
+                    raise no_access(self._settings, asked, refused) from refused.__cause__
+                reason = str(refused) if isinstance(refused, Unusable) else ""
+                self._unknown[id] = time.monotonic() + UNKNOWN_FOR, reason
+                raise unknown_id(self._settings, id, reason) from refused.__cause__
             self._schemas[id] = found
             return found
 
@@ -231,8 +254,11 @@ class Connection:
         known = self._ids.get(key)
         if known is not None:
             return known
-        with self._lock:
-            found = self._put(subject, self._schema(kind, text, others, auto_register), auto_register)
+        with self._in_time():
+            try:
+                found = self._put(subject, self._schema(kind, text, others, auto_register), auto_register)
+            except Unusable as error:
+                raise no_use(self._settings, f"subject {subject}", error) from error
             self._ids[key] = found
             self._schemas.setdefault(found, Registered(found, kind, text, _flat(others)))
             return found
@@ -240,17 +266,19 @@ class Connection:
     def latest(self, subject: str, version: int | None = None) -> Registered:
         """The newest schema of a subject, or that of a version. Raises `SerdeError`: CS-421, CS-420."""
         asked = f"subject {subject}"
-        with self._lock:
+        with self._in_time():
             try:
                 if version is None:
                     found = self._ask(asked, self.client.get_latest_version, subject)
                 else:
                     found = self._ask(asked, self.client.get_version, subject, version)
                 return self._registered(found.schema_id, found.schema, found.version, None)
-            except _Refused as refused:
+            except Unusable as error:
+                raise no_use(self._settings, asked, error) from error
+            except Refused as refused:
                 if refused.status != 404:
-                    raise _no_access(self._settings, asked, refused) from refused.__cause__
-                raise _no_version(self._settings, subject, version, refused) from refused.__cause__
+                    raise no_access(self._settings, asked, refused) from refused.__cause__
+                raise no_version(self._settings, subject, version, refused) from refused.__cause__
 
     def _schema(self, kind: Kind, text: str, references: Sequence[Reference], auto_register: bool) -> Any:
         """A schema of the client, after those that it refers to are registered."""
@@ -269,49 +297,64 @@ class Connection:
             if auto_register:
                 return int(self._ask(asked, self.client.register_schema, subject, schema))
             return int(self._ask(asked, self.client.lookup_schema, subject, schema).schema_id)
-        except _Refused as refused:
+        except Refused as refused:
             kind = schema.schema_type
-            raise _not_registered(
-                self._settings, subject, kind, refused, auto_register
-            ) from refused.__cause__
+            raise not_registered(self._settings, subject, kind, refused, auto_register) from refused.__cause__
 
     def _registered(self, id: int, schema: Any, version: int | None, form: str | None) -> Registered:
         references: dict[str, str] = {}
-        self._add_references(schema, references, form)
+        self._add_references(schema, references, set(), form)
         kind = cast(Kind, schema.schema_type or "AVRO")
-        return Registered(id, kind, schema.schema_str, tuple(references.items()), version)
+        return Registered(id, kind, _text_of(schema), tuple(references.items()), version)
 
-    def _add_references(self, schema: Any, found: dict[str, str], form: str | None) -> None:
+    def _add_references(self, schema: Any, found: dict[str, str], names: set[str], form: str | None) -> None:
+        """Adds the schemas that another one refers to. ``names``: all that were asked for, which may be in a circle."""
         for one in schema.references or ():
-            if one.name not in found:
-                get, asked = self.client.get_version, f"subject {one.subject}"
-                there = self._ask(asked, get, one.subject, one.version, deleted=True, fmt=form)
-                self._add_references(there.schema, found, form)
-                found[one.name] = there.schema.schema_str
+            if one.name in names:
+                continue
+            names.add(one.name)
+            if len(names) > MOST_REFERENCES:
+                raise Unusable(f"it refers to more than {MOST_REFERENCES} schemas")
+            get, asked = self.client.get_version, f"subject {one.subject}"
+            there = self._ask(asked, get, one.subject, one.version, deleted=True, fmt=form)
+            self._add_references(there.schema, found, names, form)
+            found[one.name] = _text_of(there.schema)
 
     def _ask(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """The answer. Waits for a registry that is away; raises `_Refused` for an answer that is a refusal."""
-        until = time.monotonic() + self._settings.patience / 1000
+        """The answer. Waits for a registry that is away; raises `Refused` for an answer that is a refusal, `Unusable`
+        for one that is no answer."""
         pause = 0.1
         while True:
             try:
-                return call(*arguments, **options)
+                return in_time(self._until - time.monotonic(), lambda: call(*arguments, **options))
+            except Unusable:
+                raise
             except Exception as error:
                 status = getattr(error, "http_status_code", None)
                 message = str(getattr(error, "error_message", error))
                 passes = status in (408, 429) or (status == 409 and message.endswith(_MADE_MEANWHILE))
                 if status is not None and not passes and status < 500:
-                    raise _Refused(status, message) from error
+                    raise Refused(status, message) from error
+                if status is None and isinstance(
+                    error, ValueError | LookupError | TypeError | AttributeError
+                ):
+                    raise Unusable(f"the answer is no schema ({type_and_text(error)})") from error
                 if status is None and not _passing(error):
                     raise
-                if time.monotonic() + pause > until:
-                    raise _away(self._settings, what, error) from error
+                if time.monotonic() + pause > self._until:
+                    raise away(self._settings, what, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
 
 
 _MADE_MEANWHILE = "already exists."
 """Apicurio's refusal of a schema that another writer registers at the same moment."""
+
+
+def _text_of(schema: Any) -> str:
+    if not isinstance(schema.schema_str, str):
+        raise Unusable("the answer has no text of a schema")
+    return schema.schema_str
 
 
 def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
@@ -323,86 +366,7 @@ def _flat(references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-class _Refused(Exception):
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-
-
 def _passing(error: Exception) -> bool:
     """Whether it is about the way to the registry, so that it may work later. Names: httpx or httpx2, as installed."""
     names = {base.__name__ for base in type(error).__mro__}
     return isinstance(error, OSError) or bool(names & {"TransportError", "OAuthTokenError"})
-
-
-def _away(settings: RegistrySettings, what: str, error: Exception) -> SerdeError:
-    return SerdeError(
-        f"the schema registry did not answer for {settings.patience / 1000:g} s: {type_and_text(error)}",
-        code=refusals.NO_REGISTRY,
-        where={"registry": settings.url, "asked": what},
-        next="check that it runs, and its URL; wait longer for it with the setting patience, such as"
-        ' {"url": …, "patience": "5 minutes"}',
-    )
-
-
-def _no_access(settings: RegistrySettings, what: str, refused: _Refused) -> SerdeError:
-    next = "check its URL: a proxy or another server may have answered"
-    if refused.status in (401, 403):
-        next = 'check the credentials, for instance the setting "basic.auth.user.info": "user:password"'
-    return SerdeError(
-        f"the schema registry refused to answer (HTTP {refused.status}): {_short(refused.message)}",
-        code=refusals.NO_REGISTRY,
-        where={"registry": settings.url, "asked": what},
-        next=next,
-    )
-
-
-def _unknown_id(settings: RegistrySettings, id: int) -> SerdeError:
-    return SerdeError(
-        f"the schema registry has no schema with id {id}",
-        code=refusals.UNDECODABLE,
-        where={"registry": settings.url, "id": id},
-        next="check that this is the registry of the topic's producer; to skip such records, or send them to a "
-        'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)',
-    )
-
-
-def _no_version(
-    settings: RegistrySettings, subject: str, version: int | None, refused: _Refused
-) -> SerdeError:
-    which = "no schema" if version is None else f"no version {version}"
-    return SerdeError(
-        f"the schema registry has {which} under subject {subject}: {_short(refused.message)}",
-        code=refusals.REFUSED_SCHEMA,
-        where={"registry": settings.url, "subject": subject},
-        next="check the name of the topic or of subject=; or declare the schema, so that it can be registered",
-    )
-
-
-_DESCRIPTION = re.compile(r"""description"?:\s*["'](.*?)["'],\s*"?additionalInfo""", re.DOTALL)
-
-
-def _not_registered(
-    settings: RegistrySettings, subject: str, kind: Kind, refused: _Refused, auto_register: bool
-) -> SerdeError:
-    where = {"registry": settings.url, "subject": subject}
-    if refused.status not in (404, 409, 422):
-        return _no_access(settings, f"subject {subject}", refused)
-    if refused.status == 404 and not auto_register:
-        what = f"this {kind} schema is not registered under subject {subject}"
-        next = "register it, or leave auto_register=False out"
-    elif refused.status == 409:
-        found = "; ".join(dict.fromkeys(_DESCRIPTION.findall(refused.message)))
-        what = (
-            f"the schema is incompatible with those of subject {subject}: {found or _short(refused.message)}"
-        )
-        next = "give new fields a default, keep the others, or change the compatibility of the subject"
-    else:
-        what = f"the schema registry refused the schema for subject {subject}: {_short(refused.message)}"
-        next = "correct the schema"
-    return SerdeError(what, code=refusals.REFUSED_SCHEMA, where=where, next=next)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 400 else text[:400] + "…"

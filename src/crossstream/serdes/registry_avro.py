@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.avro_schema import References, parse, record_of
+from crossstream.serdes.avro_schema import References, record_of
 from crossstream.serdes.avro_serde import AvroValues, Group, declared, reader_of, typed
 from crossstream.serdes.avro_single import Reader
 from crossstream.serdes.avro_types import Form, form_of
@@ -112,7 +112,7 @@ class ConfluentAvro(RegistrySerde, AvroValues):
             return self
         subject = self.subject or subject_name(self.strategy, topic, is_key, None)
         found = self._newest(subject)
-        parse(found.text, found.references)
+        form_of(found.text, found.references, self.of)
         return replace(self, schema=found.text, references=found.references, found=(subject, found.id))
 
     def _own_text(self) -> tuple[str, References]:

@@ -18,6 +18,7 @@ from crossstream.serdes import refusals
 from crossstream.serdes.json_plain import SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson, json
 from crossstream.serdes.registry import Kind, RegistrySettings, Strategy
+from crossstream.serdes.registry_json_cost import MOST_STEPS, Cost
 from crossstream.serdes.registry_serde import RegistrySerde
 from crossstream.serdes.serde import NO_READER, Checking, Passing, Readers, Serde, SomeColumns, key_fault
 
@@ -148,8 +149,13 @@ class ConfluentJson(RegistrySerde):
         if self.validate:
             for id, schema in schemas.items():
                 rows = np.flatnonzero(ids == id)
-                found = faults(schema.text, schema.references, payload.take(pa.array(rows)))
-                bad.update({int(rows[row]): reason for row, reason in found})
+                try:
+                    found = dict(faults(schema.text, schema.references, payload.take(pa.array(rows))))
+                except SerdeError as error:  # the schema is the writer's: its records are bad, and no others
+                    if error.code != refusals.REFUSED_SCHEMA:
+                        raise
+                    found = dict.fromkeys(range(len(rows)), f"schema id {id}: {error.what}")
+                bad.update({int(rows[row]): reason for row, reason in found.items()})
         if bad:
             raise refusals.undecodable_rows(self.name, bad)
         return payload
@@ -168,14 +174,22 @@ class ConfluentJson(RegistrySerde):
 def faults(
     schema: str, references: tuple[tuple[str, str], ...], payload: pa.LargeBinaryArray
 ) -> Iterator[tuple[int, str]]:
-    """(row, reason) of the rows that a JSON Schema refuses. Rows that are not JSON are left to the decoder."""
-    validator = _validator(schema, references)
+    """(row, reason) of the rows that a JSON Schema refuses. Rows that are not JSON are left to the decoder.
+
+    Raises `SerdeError` (CS-421) for a schema with which nothing can be checked.
+    """
+    validator, cost = _validator(schema, references)
     for row, text in enumerate(payload.to_pylist()):
         try:
             value = None if text is None else msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
-        if text is None or value is None or validator.is_valid(value):
+        if text is None or value is None:
+            continue
+        if cost.is_too_high(text, value):
+            yield row, f"the writer's JSON Schema takes more than {MOST_STEPS} steps for it"
+            continue
+        if validator.is_valid(value):
             continue
         error = next(iter(validator.iter_errors(value)))
         path = "".join(f"/{part}" for part in error.instance_path)
@@ -183,7 +197,7 @@ def faults(
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: str, references: tuple[tuple[str, str], ...]) -> Any:
+def _validator(schema: str, references: tuple[tuple[str, str], ...]) -> tuple[Any, Cost]:
     try:
         import jsonschema_rs
     except ImportError as error:
@@ -192,16 +206,20 @@ def _validator(schema: str, references: tuple[tuple[str, str], ...]) -> Any:
             code=refusals.NO_COLUMN,
             next='pip install "crossstream[registry]"',
         ) from error
-    texts = dict(references)
 
     def referred(uri: str) -> Any:
-        found = next((name for name in texts if uri == name or uri.endswith("/" + name)), None)
+        found = next((name for name in others if uri == name or uri.endswith("/" + name)), None)
         if found is None:
             raise ValueError(f"the schema refers to {uri}, which the registry does not have")
-        return msgspec.json.decode(texts[found])
+        return others[found]
 
     try:
-        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=referred)
+        given = msgspec.json.decode(schema)
+        others = {name: msgspec.json.decode(text) for name, text in references}
+        cost = Cost(given, others)
+        if cost.steps(0) > MOST_STEPS:
+            raise ValueError(f"it takes more than {MOST_STEPS} steps to check a value")
+        return jsonschema_rs.validator_for(given, retriever=referred), cost
     except Exception as error:
         raise SerdeError(
             f"the JSON Schema cannot be used: {error}",

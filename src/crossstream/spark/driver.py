@@ -42,6 +42,8 @@ from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 _logger = logging.getLogger("crossstream.spark")
+_FRAMES = "frames"
+"""The folder of the checkpoint of Spark's query."""
 _story = logging.getLogger("crossstream")
 """A line for each start, recovery, batch and stop of an application."""
 
@@ -155,7 +157,8 @@ class Engine:
 
     @property
     def _checkpoint(self) -> Path:
-        return self.state.here / "frames"
+        self.state.storage(_FRAMES)  # refuses a link
+        return self.state.here / _FRAMES
 
     def _rescale(self, force: bool = False) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
@@ -336,7 +339,10 @@ class Engine:
         shares = 0 if is_small else self._tasks
         # Where the file topics that are written end: publishing the batch again looks from there on.
         sinks = {} if self._publishing.publisher is None else self.inputs.written_ends()
-        entry = BatchEntry(self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares)
+        expected = self.sources.expected(ends, ranges, every=self._listener.after is not None)
+        entry = BatchEntry(
+            self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares, expected=expected
+        )
         self.log.write_batch(entry)
         return entry
 
@@ -353,6 +359,7 @@ class Engine:
             clock=int(entry.time * 1000),
             frames=frame_names(self.topology),
             wants_keys=self._account.partnerless.wants_keys,
+            expected=entry.expected,
         )
         report, sent = self._with_other_workers(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from crossstream.api.topology import Topology
@@ -20,6 +20,7 @@ from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
 from crossstream.metrics.observation import Progress
 from crossstream.metrics.opentelemetry import is_used
+from crossstream.metrics.serving import SmallServer
 from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
 from crossstream.query.files import open_own
@@ -119,6 +120,7 @@ class Window:
                 lambda: self._was_open,
                 lambda store, key, as_of: self._explain(store, key, as_of, WHY_SECONDS),
             ),
+            is_open=self._config.ui_open,
         )
         logger.info("the page of %s: %s", self._config.application_id, page.address)
         return page
@@ -223,7 +225,7 @@ class Health:
     def __init__(self, host: str, port: int | None, patience: float) -> None:
         self._address = None if port is None else (host, port)
         self._patience = patience
-        self._server: ThreadingHTTPServer | None = None
+        self._server: SmallServer | None = None
         self._step = "created"
         self._since: float | None = None
         self._error: str | None = None
@@ -232,7 +234,7 @@ class Health:
     @property
     def port(self) -> int | None:
         """Where it listens: another one than asked for, if that was 0."""
-        return None if self._server is None else self._server.server_address[1]
+        return None if self._server is None else self._server.port
 
     def open(self) -> None:
         """Begins to answer, if a port was set. Raises `ConfigError` CS-201 if that is not free."""
@@ -240,7 +242,7 @@ class Health:
         if self._address is None or self._server is not None:
             return
         try:
-            self._server = ThreadingHTTPServer(self._address, _handler(self))
+            self._server = SmallServer(*self._address, _handler(self))
         except (OSError, OverflowError) as error:
             host, port = self._address
             raise ConfigError(
@@ -249,15 +251,13 @@ class Health:
                 where={"address": f"{host}:{port}"},
                 next="give a port that is free and an address of this machine; 0 takes any free port",
             ) from error
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name="crossstream health", daemon=True).start()
+        self._server.begin("crossstream health")
 
     def close(self) -> None:
         self._is_ready = False
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
-            server.server_close()
+            server.end()
 
     def begin(self, step: str) -> None:
         """A step begins that may get stuck."""
@@ -293,8 +293,6 @@ class Health:
 
 def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10
-
         def do_GET(self) -> None:
             status, body = health.answer(self.path.partition("?")[0])
             data = json.dumps(body).encode()

@@ -21,6 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from crossstream.errors import StateError
+from crossstream.storage.door import MOST_JSON, MOST_RUN
 
 AWAY = "CS-707"
 """The code of the error for a store that does not answer, or refuses."""
@@ -165,17 +166,27 @@ class Bucket:
     def __str__(self) -> str:
         return str(self.uri)
 
-    def get(self, name: str) -> pa.Buffer:
-        """The bytes of an object; `FileNotFoundError` if it does not exist, or is empty."""
-        data, _ = self.tagged(name)
+    def get(self, name: str, most: int = MOST_RUN) -> pa.Buffer:
+        """The bytes of an object; `FileNotFoundError` if it does not exist, or is empty.
+
+        Raises `StateError` CS-701 for one of more than ``most`` bytes.
+        """
+        data, _ = self.tagged(name, most)
         if not data.size:
             raise FileNotFoundError(name)
         return data
 
-    def tagged(self, name: str) -> tuple[pa.Buffer, str]:
-        """The bytes of an object, and the tag of this version of it."""
+    def tagged(self, name: str, most: int = MOST_JSON) -> tuple[pa.Buffer, str]:
+        """The bytes of an object, and the tag of this version of it. Raises as `get`."""
         with self._errors(f"{name} cannot be read"):
             found = self.connected().get(name)
+            if (size := int(found.meta["size"])) > most:
+                raise StateError(
+                    f"{name} has {size:,} bytes, more than such a file has",
+                    code="CS-701",
+                    where={"folder": str(self.uri)},
+                    next="restore the state from a copy",
+                )
             return pa.py_buffer(found.bytes()), str(found.meta["e_tag"])
 
     def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:

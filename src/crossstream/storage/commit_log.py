@@ -17,12 +17,14 @@ import os
 import re
 import socket
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 import xxhash
 
 from crossstream.errors import StateError
+from crossstream.storage.door import MOST_BATCHES
 from crossstream.storage.files import (
     UNFINISHED,
     Disk,
@@ -117,7 +119,13 @@ class BatchLog:
                 next="run the version of crossstream that wrote it, or start with a new application_id or an empty "
                 "state_dir",
             )
-        return self._decode("application.json", content, Application)
+        application = self._decode("application.json", content, Application)
+        unknown = [one.store for one in application.readers.values() if one.store not in application.stores]
+        if unknown:
+            raise self._unreadable(
+                "application.json", f"it has no store {unknown[0]!r}, and says how to read it"
+            )
+        return application
 
     def write_application(self, application: Application) -> None:
         self._write("application.json", application)
@@ -221,7 +229,7 @@ class BatchLog:
         """The newest commit; None before the first. Raises `StateError` CS-701 if there were some, and none is left."""
         while ids := self.commits():
             try:
-                return self.commit(ids[-1])
+                return self._complete(self.commit(ids[-1]))
             except FileNotFoundError:
                 continue  # retired between listing and reading: a newer one is there
         begun = self.batches()
@@ -230,6 +238,15 @@ class BatchLog:
         if not self.commits():
             raise self._missing(commit_file(begun[-1] - 1) if begun else "commits")
         return self.last_commit()  # the first ones were written meanwhile
+
+    def _complete(self, commit: Commit) -> Commit:
+        """A commit, if it names only state partitions that there are."""
+        last = max(chain.from_iterable(commit.versions.values()), default=0)
+        if last < commit.partitions:
+            return commit
+        raise self._unreadable(
+            commit_file(commit.id), f"it names state partition {last}, and there are {commit.partitions} only"
+        )
 
     def _was_committed(self) -> bool:
         found = self._application()
@@ -261,7 +278,12 @@ class BatchLog:
         ]
 
     def _ids(self, folder: str) -> list[int]:
-        return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
+        found = sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
+        if found and found[-1] > MOST_BATCHES:
+            raise self._unreadable(
+                f"{folder}/{found[-1]:012d}.json", f"no batch has a number above {MOST_BATCHES}"
+            )
+        return found
 
     def _write(self, name: str, value: Any, *, new: bool = False) -> None:
         write = self.root.create if new else self.root.write

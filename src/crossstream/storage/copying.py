@@ -13,15 +13,15 @@ from __future__ import annotations
 import os
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from crossstream.errors import StateError
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.door import MOST_RUN, check_plain, inside
 from crossstream.storage.files import in_threads, make_folder, partition_folder, rights_in
 from crossstream.storage.log_entries import Application, Commit
-from crossstream.storage.manifest import SegmentRef, checked_run, read_manifest
+from crossstream.storage.manifest import SegmentRef, checked_run, lost, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of, state_partition
 
 ATTEMPTS = 100
@@ -118,10 +118,12 @@ class _Copy:
                     (store, *one) for store, names in commit.versions.items() for one in names.items()
                 ]
                 used = set(in_threads(lambda one: self._version(*one), versions))
-            except (StateError, FileNotFoundError):
-                if read.newest().id == commit.id:
+            except (StateError, FileNotFoundError) as error:
+                if read.newest().id != commit.id:
+                    continue  # retired while it was copied
+                if isinstance(error, StateError):
                     raise
-                continue  # retired while it was copied
+                raise lost(f"a file of batch {commit.id} is missing", folder=str(self.source)) from error
             return self._committed(application, commit, frozenset().union(*used))
         raise StateError(
             f"the application deletes its files faster than they can be copied: {ATTEMPTS} batches were tried",
@@ -171,10 +173,11 @@ class _Copy:
         """Makes a hard link, if this is asked for and both are on one file system."""
         if not self.links or self.source.is_remote or self.target.is_remote:
             return False
-        old, new = Path(self.source.here / path), Path(self.target.here / path)
-        make_folder(new.parent, rights_in(self.target.here) or 0o600)
         try:
-            os.link(old, new)
+            old, new = inside(self.source.here, path), inside(self.target.here, path)
+            check_plain(old, MOST_RUN)
+            make_folder(new.parent, rights_in(self.target.here) or 0o600)
+            os.link(old, new, follow_symlinks=False)
         except FileNotFoundError:
             raise
         except OSError:

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from threading import BoundedSemaphore, Lock
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -27,6 +29,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from crossstream.errors import StateError
+from crossstream.storage.door import inside, map_plain
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -76,15 +79,15 @@ class Folder:
 
     def put(self, name: str, data: Written, forced: bool) -> None:
         """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there."""
-        target = self.path / name
-        beside = f"{target}.{os.getpid()}{UNFINISHED}"
+        target = inside(self.path, name)
+        beside = f"{target}.{token_hex(4)}{UNFINISHED}"
         rights = rights_in(self.root or self.path) or PRIVATE
         make = opener(rights)
         try:
-            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
+            handle = open(beside, "xb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         except FileNotFoundError:
             make_folder(target.parent, rights)
-            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
+            handle = open(beside, "xb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         with handle:
             for rest in buffers_of(data):
                 while len(rest):
@@ -94,8 +97,7 @@ class Folder:
         os.replace(beside, target)
 
     def read(self, name: str, *, original: bool = False) -> pa.Buffer:
-        with pa.memory_map(str(self.path / name)) as mapped:
-            return mapped.read_buffer()
+        return map_plain(inside(self.path, name))
 
 
 def disk_refuses(folder: object, error: OSError) -> StateError:
@@ -179,16 +181,17 @@ _RIGHTS = 0o666
 def rights_in(root: Path) -> int | None:
     """The rights of the files of the state in a folder; None if there is no state."""
     try:
-        return os.stat(root / LOCK).st_mode & _RIGHTS | PRIVATE
+        mode = os.lstat(root / LOCK).st_mode
     except OSError:
         return None
+    return mode & _RIGHTS | PRIVATE if stat.S_ISREG(mode) else None
 
 
 def opener(rights: int) -> Callable[[str, int], int]:
-    """For `open`: makes files with these rights, whatever the umask is."""
+    """For `open`: makes files with these rights, whatever the umask is; no link is followed, no pipe waited for."""
 
     def opened(path: str, flags: int) -> int:
-        file = os.open(path, flags, rights)
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, rights)
         if rights & _OTHERS:
             give(file, rights)
         return file
@@ -297,7 +300,7 @@ def force(path: Path) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Holds an exclusive lock on the file ``path``, waiting for the process that has it; a crash releases it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -182,5 +182,5 @@ class Lease:
             return None, ""
         try:
             return _DECODER.decode(data), tag
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return Note("an owner that cannot be read", bytes(data).hex(), -1), tag

@@ -6,13 +6,26 @@ import msgspec
 
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.serdes.described import Described
+from crossstream.storage.door import (
+    Batch,
+    Count,
+    FileName,
+    Fingerprint,
+    Int64,
+    Partition,
+    Partitions,
+    Seconds,
+    StoreName,
+)
 from crossstream.storage.root import StateRoot
 
 FORMAT = 2
 
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
-StagedRows = tuple[str, str]
+NotedFrame = tuple[FileName, str, Count, Count, bytes]
+"""The same, the file by its name alone."""
+StagedRows = tuple[FileName, str]
 """Rows that wait to be written to a table: file, sink."""
 
 
@@ -24,10 +37,10 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
 
     node: str
     topic: str
-    partition: int
-    start: int
-    end: int
-    rank: int
+    partition: Count
+    start: Count
+    end: Count
+    rank: Count
 
 
 class Silence(msgspec.Struct, frozen=True, array_like=True):
@@ -37,9 +50,9 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
     was; ``after``: how long a state partition gets no records until its stream time moves with the clock.
     """
 
-    clock: int
-    since: int
-    after: int
+    clock: Int64
+    since: Int64
+    after: Int64
 
 
 class Starts(msgspec.Struct, frozen=True):
@@ -50,7 +63,7 @@ class Starts(msgspec.Struct, frozen=True):
     """
 
     sources: tuple[str, ...] = ()
-    positions: dict[str, dict[int, int]] = {}
+    positions: dict[str, dict[Count, Count]] = {}
     topic_ids: dict[str, str] = {}
 
     def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
@@ -70,8 +83,8 @@ class Readable(msgspec.Struct, frozen=True):
     kind: str
     key: Described
     value: Described
-    history: int | None = None
-    window_size: int | None = None
+    history: Count | None = None
+    window_size: Count | None = None
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -89,8 +102,8 @@ class Application(msgspec.Struct, frozen=True):
     """
 
     application_id: str
-    partitions: int
-    stores: dict[str, str]
+    partitions: Partitions
+    stores: dict[StoreName, Fingerprint]
     readers: dict[str, Readable] = {}
     placed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
@@ -112,25 +125,25 @@ class Commit(msgspec.Struct, frozen=True):
     ``tables``: the last batch that each Delta or Iceberg table got, by sink.
     """
 
-    id: int
-    partitions: int
-    positions: dict[str, dict[str, dict[int, int]]] = {}
-    versions: dict[str, dict[int, str]] = {}
-    time: float = 0.0
-    epoch: int = -1
+    id: Batch
+    partitions: Partitions
+    positions: dict[str, dict[str, dict[Count, Count]]] = {}
+    versions: dict[StoreName, dict[Partition, FileName]] = {}
+    time: Seconds = 0.0
+    epoch: Int64 = -1
     topic_ids: dict[str, str] = {}
-    tables: dict[str, int] = {}
+    tables: dict[str, Batch] = {}
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """What a batch has become: the commit, and what is published before it; its files by their names alone.
+    """What a batch has become: the commit, and what is published before it.
 
     ``mark``: the topic of Kafka with whose first partition the transaction says which batch it is. ``tables``: rows for
     Delta and Iceberg tables.
     """
 
     commit: Commit
-    staged: tuple[StagedFrame, ...]
+    staged: tuple[NotedFrame, ...]
     mark: str = ""
     tables: tuple[StagedRows, ...] = ()
 
@@ -140,19 +153,21 @@ class BatchEntry(msgspec.Struct, frozen=True):
 
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
+    ``expected``: by source, the partitions that stream time waits for before a row of them comes (decision 0038).
     ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
     published. ``owner``: on an object store the token of the lease under which it was written.
     """
 
-    id: int
+    id: Batch
     ranges: tuple[SourceRange, ...]
-    time: float = 0.0
-    sinks: dict[str, list[int]] = {}
-    epoch: int = -1
+    time: Seconds = 0.0
+    sinks: dict[str, list[Count]] = {}
+    epoch: Int64 = -1
     silence: Silence | None = None
-    shares: int = 1
+    shares: Count = 1
     publication: Publication | None = None
     owner: str = ""
+    expected: dict[str, tuple[int, ...]] = {}
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

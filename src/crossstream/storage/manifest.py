@@ -6,6 +6,7 @@ Format and requirements: `docs/spec/state-format.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -15,7 +16,9 @@ import pyarrow as pa
 import xxhash
 
 from crossstream.errors import StateError
+from crossstream.storage.arrow_file import NO_BATCH, batch_of_file
 from crossstream.storage.columns import from_record_batch, to_record_batch
+from crossstream.storage.door import Batch, Count, FileName, Int64, Size
 from crossstream.storage.files import FEW, BufferList, Storage, Written, buffers_of
 from crossstream.storage.sorted_run import Run
 
@@ -30,21 +33,21 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     ``times``: no row of the file has a timestamp outside of these; None for rows that are not by time.
     """
 
-    file: str
-    start: int
-    stop: int
+    file: FileName
+    start: Count
+    stop: Count
     low: int
     high: int
-    size: int
+    size: Size
     checksum: str
-    times: tuple[int, int] | None = None
+    times: tuple[Int64, Int64] | None = None
 
 
 class LevelRef(msgspec.Struct, frozen=True, array_like=True):
     """Pieces of one sorted run, in its order. ``job``: the merge it takes part in, 0 none."""
 
     segments: tuple[SegmentRef, ...]
-    job: int = 0
+    job: Count = 0
     output: bool = False
 
 
@@ -55,17 +58,21 @@ class OfFormat(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's."""
+    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's.
 
-    name: str
+    ``sources``: see `Version`.
+    """
+
+    name: FileName
     kind: str
-    batch: int
+    batch: Batch
     levels: tuple[LevelRef, ...] = msgspec.field(default=(), name="slots")
-    stream_time: int = -1
-    credit: int = 0
+    stream_time: Int64 = -1
+    credit: Int64 = 0
     format: int = FORMAT
-    horizon: int = 0
-    clock: int = 0
+    horizon: Int64 = 0
+    clock: Int64 = 0
+    sources: dict[int, tuple[Int64, Int64]] = {}
 
     def files(self) -> set[str]:
         return {segment.file for segment in self.segments()}
@@ -95,6 +102,14 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
     storage.write(manifest.name, _digest(body).encode() + b"\n" + body)
 
 
+def read_version(storage: Storage, name: str, kind: str) -> Manifest:
+    """`read_manifest` of a version whose rows are read next."""
+    manifest = read_manifest(storage, name, kind)
+    if twice := overlap_of(manifest):
+        raise _damaged(f"{name}: {twice}")
+    return manifest
+
+
 def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
     """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
     body = _sound(storage, name, "manifest", _body)
@@ -113,10 +128,19 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
     return manifest
 
 
+def overlap_of(manifest: Manifest) -> str | None:
+    """What is wrong if segments share rows, for then few bytes would be any number of rows; else None."""
+    spans = sorted((one.file, one.start, one.stop) for one in manifest.segments())
+    for (file, _, stop), (other, start, _) in pairwise(spans):
+        if file == other and start < stop:
+            return f"the manifest takes row {start} of {file} twice"
+    return None
+
+
 def _decoded(body: bytes, name: str, kind: type[T]) -> T:
     try:
         return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _damaged(f"the file {name} is no manifest: {error}") from error
 
 
@@ -142,8 +166,12 @@ def _times(run: Run) -> tuple[int, int] | None:
 
 
 def read_run(storage: Storage, ref: SegmentRef) -> Run:
-    """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
-    return _opened(checked_run(storage, ref), ref)
+    """Opens a run file, whole; `StateError` if it is missing, not byte for byte what was written, or no run."""
+    data = checked_run(storage, ref)
+    try:
+        return _run(batch_of_file(data), ref)
+    except NO_BATCH as error:
+        raise _damaged(f"the file {ref.file} is no run: {error}") from error
 
 
 def checked_run(storage: Storage, ref: SegmentRef) -> pa.Buffer:
@@ -168,12 +196,11 @@ def checked_staged(storage: Storage, name: str) -> pa.Buffer:
 
 def map_run(storage: Storage, ref: SegmentRef) -> Run:
     """Opens a run file that this process has just written, without reading it."""
-    return _opened(storage.read(ref.file), ref)
+    with pa.ipc.open_file(storage.read(ref.file)) as reader:
+        return _run(reader.get_batch(0), ref)
 
 
-def _opened(data: pa.Buffer, ref: SegmentRef) -> Run:
-    with pa.ipc.open_file(data) as reader:
-        batch = reader.get_batch(0)
+def _run(batch: pa.RecordBatch, ref: SegmentRef) -> Run:
     return Run(from_record_batch(batch), batch.num_rows, ref.times)
 
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 from crossstream.errors import StateError
 from crossstream.machine import cache_directory
 from crossstream.storage.bucket import AWAY, Bucket, Uri, refused
+from crossstream.storage.door import MOST_JSON, inside, map_plain
 from crossstream.storage.files import PRIVATE, Background, Written, make_folder, opener, whole
 from crossstream.storage.lease import Lease
 
@@ -84,7 +85,7 @@ class RemoteRoot:
         self._putting.begin(self.bucket.put, name, data)
 
     def read(self, name: str) -> bytes:
-        return bytes(self.bucket.get(name))
+        return bytes(self.bucket.get(name, MOST_JSON))
 
     def write(self, name: str, data: bytes | memoryview | pa.Buffer, *, forced: bool = False) -> None:
         self.bucket.put(name, data)
@@ -194,17 +195,16 @@ class Cache:
     def get(self, name: str) -> pa.Buffer | None:
         """A copy, memory-mapped; None if there is none."""
         try:
-            with pa.memory_map(str(self.folder / name)) as mapped:
-                data = mapped.read_buffer()
+            data = map_plain(inside(self.folder, name))
         except (OSError, pa.ArrowException):
             return None
         return data if data.size else None
 
     def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> bool:
         """Keeps a copy, if the disk takes it: then True."""
-        target = self.folder / name
-        beside = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
+            target = inside(self.folder, name)
+            beside = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.tmp")
             make_folder(target.parent, PRIVATE)
             try:
                 with open(beside, "wb", opener=opener(PRIVATE)) as file:
@@ -222,7 +222,7 @@ class Cache:
     def drop(self, name: str) -> None:
         """Removes a copy, if there is one."""
         with suppress(OSError):
-            (self.folder / name).unlink()
+            inside(self.folder, name).unlink()
 
     def keep(self, names: Container[str], listed: float) -> None:
         """Removes all copies but those of ``names``, which were all there were at the time ``listed``."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
 
 from crossstream.errors import StateError
 from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown, unopened
+from crossstream.storage.door import inside, read_plain
 from crossstream.storage.files import (
     LOCK,
     PRIVATE,
@@ -94,8 +95,8 @@ class LocalRoot:
             ) from None
 
     def storage(self, folder: str) -> Folder:
-        """Immutable files in a folder."""
-        return Folder(self.path / folder, self.path)
+        """Immutable files in a folder. Raises `StateError` CS-701 for one that is not in the state."""
+        return Folder(self._inside(folder, folder=True), self.path)
 
     def settled(self) -> None:
         """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
@@ -103,7 +104,7 @@ class LocalRoot:
     def read(self, name: str) -> bytes:
         """The present content of a small file; `FileNotFoundError` if it does not exist."""
         try:
-            return (self.path / name).read_bytes()
+            return read_plain(self._inside(name))
         except NotADirectoryError as error:
             raise FileNotFoundError(name) from error
 
@@ -127,7 +128,8 @@ class LocalRoot:
     def delete(self, *names: str) -> None:
         """Removes files, of which some may not be there."""
         for name in names:
-            (self.path / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                self._inside(name).unlink()
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
         """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
@@ -139,17 +141,28 @@ class LocalRoot:
     def names(self, folder: str) -> list[str]:
         """Names in a folder; none if it is not there."""
         try:
-            return sorted(os.listdir(self.path / folder))
+            return sorted(os.listdir(self._inside(folder, folder=True) if folder else self.path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def tree(self, folder: str) -> dict[str, list[str]]:
         """All files below a folder, by folder. Folders without any may be among them."""
-        found = os.walk(self.path / folder)
+        found = os.walk(self._inside(folder, folder=True))
         return {Path(path).relative_to(self.path).as_posix(): sorted(files) for path, _, files in found}
 
     def close(self) -> None:
         """Returns when the work in the background has ended."""
+
+    def _inside(self, name: str, *, folder: bool = False) -> Path:
+        try:
+            return inside(self.path, name, folder=folder)
+        except OSError as error:
+            raise StateError(
+                f"{name} is no place for files of the state: {error.strerror}",
+                code="CS-701",
+                where={"folder": str(self.path)},
+                next="restore the state folder from a copy; to keep it elsewhere, make state_dir itself a link",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,9 @@ from crossstream.storage.columns import (
 _BY_TIME = ("windowed", "suppressed", "deduplicated")
 """How kinds of stores begin whose rows expire by time, beside those of records."""
 
+_KINDS = frozenset({"bytes", "int64", "uint64", "uint8", "float64"})
+"""Types of the columns beside those of every layout."""
+
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
 
@@ -59,17 +62,30 @@ class Layout:
         """Whether a key has a row for each time at which its value changed."""
         return self.sort == "int64" and not self.expires
 
+    @property
+    def is_known(self) -> bool:
+        """Whether its columns are of types that there are, and have names of their own; it may come from a name."""
+        return len(set(self.names)) == len(self.names) and {kind for _, kind in self.values} <= _KINDS
+
+    def fits(self, columns: Columns) -> bool:
+        """Whether these are the columns, and of the right types."""
+        if tuple(columns) != self.names:
+            return False
+        own = {"h": "uint64", "s": self.sort, "n": "uint64", "gone": "uint8", "key": "bytes", "key2": "bytes"}
+        kinds = {**own, **dict(self.values)}
+        return all(_kind(column) == kinds[name] for name, column in columns.items())
+
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:
         """The layout of a store of this kind, read off columns of it."""
         own = {"h", "s", "key", "key2", "n", "gone"}
-        values = tuple(
-            (name, str(column.dtype) if isinstance(column, np.ndarray) else "bytes")
-            for name, column in columns.items()
-            if name not in own
-        )
+        values = tuple((name, _kind(column)) for name, column in columns.items() if name not in own)
         sort = str(columns["s"].dtype) if "s" in columns else None
         return cls(kind, values, sort, "key2" in columns, "n" in columns)
+
+
+def _kind(column: Column) -> str:
+    return str(column.dtype) if isinstance(column, np.ndarray) else "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,11 @@ class Run:
             object.__setattr__(self, "bounds", (int(s.min()), int(s.max())))
         assert self.bounds is not None
         return self.bounds
+
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether a key is null, which none is."""
+        return any(self.columns[name].null_count for name in ("key", "key2") if name in self.columns)
 
     def reaches(self, oldest: int, newest: int) -> bool:
         """Whether a row may have a timestamp between these two; only of rows by time."""

@@ -50,6 +50,7 @@ class Vacuum:
         past = sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain)
         self.root.delete(*[name for id_ in past for name in entries(id_)], *self.log.unfinished())
         shutil.rmtree(self._staged, ignore_errors=True)
+        self.root.storage(STAGED)  # refuses a link, through which records would be written elsewhere
         if self.root.is_remote:
             self.root.delete(*[f"{STAGED}/{name}" for name in self.root.names(STAGED)])
         kept = self._kept()

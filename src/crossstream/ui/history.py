@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crossstream.metrics.observation import Observation
+from crossstream.storage.door import inside, read_plain
 from crossstream.storage.files import opener
 
 FIELDS = ("time", "lag", "read", "written", "batch", "age")
@@ -51,7 +52,7 @@ class History:
         """The samples of a ring that are not too old, oldest first, by field; None where there is no number."""
         step, slots = RINGS[ring]
         try:
-            content = self._path.read_bytes()
+            content = read_plain(self._place(), SIZE)
         except OSError:
             content = b""
         start = _start(ring)
@@ -71,11 +72,15 @@ class History:
     def _opened(self) -> int:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = opener(self._rights)(str(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            self._file = opener(self._rights)(str(self._place()), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
             if os.fstat(self._file).st_size != SIZE:
                 os.ftruncate(self._file, 0)
                 os.ftruncate(self._file, SIZE)
         return self._file
+
+    def _place(self) -> Path:
+        """The path. Raises `OSError` if its folder is a link out of the state."""
+        return inside(self._path.parents[1], "/".join(self._path.parts[-2:]))
 
     def close(self) -> None:
         """Closes the file; a further sample opens it again."""

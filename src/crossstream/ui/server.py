@@ -1,7 +1,8 @@
 """The web server of the page: Starlette in a thread of its own, and a thread that observes once a second.
 
-It answers reading requests only. On an address of this machine alone it answers to that name only, so that no web page
-of another origin can ask through the browser. On any other address a token is needed.
+It answers reading requests only, and who asks needs a token, for other users of the machine reach the port as well. The
+first request with the token gets a cookie. What a page of another site asks through the browser is refused: by what the
+browser says of it, and, on an address of this machine alone, by the name that is asked.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
 from crossstream.config import needs, not_opened
-from crossstream.errors import CrossStreamError
+from crossstream.errors import ConfigError, CrossStreamError, type_and_text
+from crossstream.query.text import whole_number
 from crossstream.ui.history import RINGS
 from crossstream.ui.source import Source, changes_of, found_rows, reason
 
@@ -36,7 +39,10 @@ logger = logging.getLogger("crossstream.ui")
 
 ASSETS = Path(__file__).with_name("assets")
 TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-COOKIE = "crossstream-token"
+COOKIE = "crossstream-token-{port}"
+"""Browsers give a cookie to all ports of a host."""
+ASKERS = (None, "same-origin", "none")
+"""``Sec-Fetch-Site`` of the page itself, of an address that was typed, and of what is no browser."""
 
 SECONDS = 1.0
 """From one observation to the next while a browser listens; else each second one is left out."""
@@ -78,8 +84,8 @@ class Feed:
             self.number += 1
             if keep:
                 self.source.keep(seen)
-        except (CrossStreamError, OSError) as error:  # the page is no reason to stop
-            logger.warning("the page could not be brought up to date: %s", error)
+        except Exception as error:  # the page is no reason to stop
+            logger.warning("the page could not be brought up to date: %s", type_and_text(error))
 
     def close(self) -> None:
         self._stop.set()
@@ -90,17 +96,30 @@ class Feed:
 
 
 class Page:
-    """Serves until `close`. Raises `ConfigError` CS-201 without the extra ``ui``, or a free port."""
+    """Serves until `close`. Raises `ConfigError` CS-201 without the extra ``ui``, or a free port.
 
-    def __init__(self, host: str, port: int, source: Callable[[], Source], setting: str = "ui_port") -> None:
+    ``is_open``: no token is needed.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        source: Callable[[], Source],
+        setting: str = "ui_port",
+        *,
+        is_open: bool = False,
+    ) -> None:
         with needs("ui", setting):
             import starlette  # noqa: F401
             import uvicorn
+
+            from crossstream.ui.connections import AT_ONCE, Bounded
         try:
             listening = _listening(host, port)
         except OSError as error:
             raise not_opened(setting, host, port, error) from error
-        self.token = None if is_loopback(host) else secrets.token_urlsafe(16)
+        self.token = None if is_open else secrets.token_urlsafe(16)
         self.host, self.port = host, int(listening.getsockname()[1])
         try:
             self.feed = Feed(source())
@@ -108,7 +127,8 @@ class Page:
             listening.close()
             raise
         self._closing = threading.Event()
-        app = application(self.feed, self.token, self._closing)
+        guard = _Guards(self.token, is_loopback(host), COOKIE.format(port=self.port))
+        app = application(self.feed, guard, self._closing)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -116,9 +136,10 @@ class Page:
             access_log=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=Bounded,
             loop="asyncio",
             server_header=False,
+            backlog=AT_ONCE,
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
@@ -131,7 +152,7 @@ class Page:
 
     @property
     def address(self) -> str:
-        """What to open in a browser, with the token if one is needed."""
+        """What to open in a browser, with the token."""
         host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}/" + ("" if self.token is None else f"?token={self.token}")
@@ -164,7 +185,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return made
 
 
-def application(feed: Feed, token: str | None, closing: threading.Event) -> Starlette:
+def application(feed: Feed, guards: _Guards, closing: threading.Event) -> Starlette:
     """The routes, behind the check of who asks."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -223,7 +244,9 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
 
     def batch(query: Any) -> int | None:
         as_of = query.get("as_of", "")
-        return int(as_of) if as_of.isdecimal() else None
+        if as_of and whole_number(as_of) is None:
+            raise ConfigError(f"{as_of[:40]!r} is not a batch", code="CS-281", next="choose one that is kept")
+        return whole_number(as_of)
 
     def rows(query: Any) -> Any:
         store = source.open(query.get("store", ""), batch(query))
@@ -249,7 +272,7 @@ def application(feed: Feed, token: str | None, closing: threading.Event) -> Star
         Route("/api/changes", asked(changes)),
         Route("/api/why", asked(why, threading.Lock())),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(_Guard, token=token)])
+    return Starlette(routes=routes, middleware=[Middleware(_Guard, guards=guards)])
 
 
 @cache
@@ -257,35 +280,47 @@ def _asset(name: str) -> bytes:
     return (ASSETS / name).read_bytes()
 
 
-class _Guard:
-    """Lets a request through that names this machine, or has the token. The first one with the token gets a cookie."""
+class _Guards(NamedTuple):
+    """``token``: what is needed, if anything. ``is_near``: only this machine can connect. ``cookie``: its name."""
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    token: str | None
+    is_near: bool
+    cookie: str
+
+    def refusal(self, request: Request) -> Response | None:
+        """The answer to a request that is not to be carried out; to the first one with the token it gives a cookie."""
+        from starlette.responses import PlainTextResponse, RedirectResponse
+
+        host = request.headers.get("host", "")
+        if self.is_near and not is_loopback((host.rpartition(":")[0] or host).strip("[]")):
+            return PlainTextResponse("this page answers to localhost only\n", 403, SECURITY)
+        if self.token is not None and self._fits(request.query_params.get("token")):
+            others = [one for one in request.query_params.multi_items() if one[0] != "token"]
+            response = RedirectResponse(f"/?{urlencode(others)}" if others else "/", 303, SECURITY)
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
+            return response
+        if request.url.path.startswith("/api/") and request.headers.get("sec-fetch-site") not in ASKERS:
+            return PlainTextResponse("this page answers to its own requests only\n", 403, SECURITY)
+        if self.token is not None and not self._fits(request.cookies.get(self.cookie)):
+            text = "open the page at the address that was printed or logged at the start: it has a token\n"
+            return PlainTextResponse(text, 401, SECURITY)
+        return None
+
+    def _fits(self, given: str | None) -> bool:
+        expected = str(self.token).encode()
+        return given is not None and hmac.compare_digest(given.encode(errors="replace"), expected)
+
+
+class _Guard:
+    """Lets requests through that are to be carried out."""
+
+    def __init__(self, app: Any, guards: _Guards) -> None:
         self._app = app
-        self._token = token
+        self._guards = guards
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from starlette.requests import Request
-        from starlette.responses import PlainTextResponse, RedirectResponse
 
-        if scope["type"] != "http":
-            return
-        request = Request(scope)
-        if self._token is None:
-            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-            if not is_loopback(host.strip("[]")):
-                await PlainTextResponse("this page answers to localhost only\n", 403)(scope, receive, send)
-                return
-        elif self._fits(request.query_params.get("token")):
-            response = RedirectResponse("/", 303, SECURITY)
-            response.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
-            await response(scope, receive, send)
-            return
-        elif not self._fits(request.cookies.get(COOKIE)):
-            text = "open the page at the address that the application has logged: it has a token\n"
-            await PlainTextResponse(text, 401, SECURITY)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _fits(self, given: str | None) -> bool:
-        return given is not None and hmac.compare_digest(given.encode(), str(self._token).encode())
+        if scope["type"] == "http":
+            refusal = self._guards.refusal(Request(scope))
+            await (self._app if refusal is None else refusal)(scope, receive, send)

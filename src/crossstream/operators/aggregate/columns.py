@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -36,16 +37,17 @@ from crossstream.operators.aggregate.parts import (
     WholeSum,
     empty_state,
 )
+from crossstream.operators.aggregate.ranked import Ranked
 from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.operators.table.kernel import Rows as TableRows
 from crossstream.serdes import arrays
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 
-PartKey = tuple[str, int | None]
-"""What a part does, and the number of its field."""
+PartKey = tuple[str, int | None, int]
+"""What a part does, the number of its field, and how many values it lists."""
 
-ROWS: PartKey = ("rows", None)
+ROWS: PartKey = ("rows", None, 0)
 
 BEYOND = "sum"
 """The role of a failure at which a sum leaves 64 bits."""
@@ -63,7 +65,8 @@ class Parts:
         found: dict[PartKey, Part] = {ROWS: Counted()}
         for term in aggregates.terms:
             for kind in () if term.field is None else _PARTS.get(term.kind, (term.kind,)):
-                found.setdefault((kind, term.field), _part(kind, aggregates.field_types[term.field or 0]))
+                dtype = aggregates.field_types[term.field or 0]
+                found.setdefault((kind, term.field, term.limit), _part(kind, dtype, term.limit))
         return cls(aggregates, found)
 
     @property
@@ -97,9 +100,11 @@ class Parts:
     def _term(self, term: Term, results: Mapping[PartKey, pl.Series]) -> pl.Series:
         if term.field is None:
             return results[ROWS]
+        if term.kind == "count_distinct":
+            return results["collect_set", term.field, 0].list.len().cast(pl.Int64)
         if term.kind not in ("sum", "mean"):
-            return results[term.kind, term.field]
-        total, count = results["sum", term.field], results["count", term.field]
+            return results[term.kind, term.field, term.limit]
+        total, count = results["sum", term.field, 0], results["count", term.field, 0]
         there = count > 0
         made = total if term.kind == "sum" else total.cast(pl.Float64) / count
         return made if there.all() else made.zip_with(there, pl.Series([None], dtype=made.dtype))
@@ -116,25 +121,33 @@ class Parts:
         try:
             states = {key: part.merged(one[key], other[key]) for key, part in self.parts.items()}
         except OverflowError:
-            raise _beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
+            raise beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
         results = {key: part.result(states[key]) for key, part in self.parts.items()}
         return self.visible(results), self.columns(states)
 
 
-_PARTS: Mapping[str, tuple[str, ...]] = {"sum": ("sum", "count"), "mean": ("sum", "count")}
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "sum": ("sum", "count"),
+    "mean": ("sum", "count"),
+    "count_distinct": ("collect_set",),
+}
 
 
-def _part(kind: str, dtype: pl.DataType) -> Part:
+def _part(kind: str, dtype: pl.DataType, limit: int) -> Part:
     if kind == "count":
         return Counted()
     if kind == "approx_distinct":
         return Sketched()
     if kind == "sum":
-        return ExactSum(dtype) if dtype.is_float() or dtype.is_decimal() else WholeSum()
+        return (
+            ExactSum(dtype) if dtype.is_float() or dtype.is_decimal() else WholeSum(signed=dtype != pl.UInt64)
+        )
     if kind in ("min", "max"):
         return Extreme(dtype, kind == "max")
     if kind in ("first", "last"):
         return Ending(dtype, kind == "last")
+    if isinstance(dtype, pl.Struct) and kind in ("top", "bottom"):
+        return Ranked(dtype, limit, kind == "top")
     return Collected(dtype, kind == "collect_set")
 
 
@@ -147,7 +160,7 @@ class Columns:
 
     def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
         assert isinstance(before, Kept), "the state is kept beside the value"
-        items, failures = self._fields(rows)
+        items, failures = self.items(rows)
         good = np.ones(rows.rows, bool)
         good[[failure.row for failure in failures]] = False
         group, groups, held = np.cumsum(begins) - 1, np.arange(len(before.ts)), before
@@ -163,7 +176,7 @@ class Columns:
             wrong = self._beyond(fields, mine, states)
             if not len(wrong):
                 break
-            failures += [Failure(int(row), _beyond(), BEYOND) for row in at[wrong]]
+            failures += [Failure(int(row), beyond(), BEYOND) for row in at[wrong]]
             good[at[wrong]] = False
         if not len(at):
             return Folded(at, Values(objects=[]), at, failures)
@@ -172,7 +185,7 @@ class Columns:
             for key, part in self.parts.parts.items():
                 results[key], after[key] = self._run(key, part, fields, mine, states[key])
         except OverflowError:
-            raise _beyond("a sum of Decimals has more than 38 digits") from None
+            raise beyond("a sum of Decimals has more than 38 digits") from None
         if self.kept is not None:
             self._read_again(rows.take(at), there, fields, mine, states, results, after)
         picked = at[mine.picked]
@@ -187,8 +200,8 @@ class Columns:
             picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after)
         )
 
-    def _fields(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
-        """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures."""
+    def items(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
+        """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures; −0.0 is 0.0."""
         found, failures = [], {}
         for function in self.parts.aggregates.fields:
             outcome = evaluate(function, rows.key, value=rows.value)
@@ -198,7 +211,7 @@ class Columns:
                 odd = np.flatnonzero((~series.is_finite()).fill_null(False).to_numpy()).tolist()
                 failures.update({row: Failure(row, _odd(series[row]), function.role) for row in odd})
             wanted = None if function.returns is None else function.returns.dtype
-            found.append(series if wanted in (None, series.dtype) else series.cast(wanted))
+            found.append(one_zero(series if wanted in (None, series.dtype) else series.cast(wanted)))
         return found, list(failures.values())
 
     def _rows(self, rows: Changes, at: np.ndarray, starts: np.ndarray, every: bool) -> Rows:
@@ -311,13 +324,52 @@ def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
     return Kept(kept.present[groups], kept.values, kept.ts[groups], state=state)
 
 
+def one_zero(series: pl.Series) -> pl.Series:
+    """With 0.0 in place of −0.0, inside lists and structs too.
+
+    They are equal, so which of them is the largest would depend on the rows of other groups in the batch.
+    """
+    if series.dtype.is_float():
+        zero = series == 0
+        return (
+            series.zip_with((~zero).fill_null(True), pl.zeros(1, series.dtype, eager=True))
+            if zero.any()
+            else series
+        )
+    expression = _with_one_zero(pl.col("v"), series.dtype)
+    return (
+        series
+        if expression is None
+        else series.alias("v").to_frame().select(expression.alias(series.name)).to_series()
+    )
+
+
+def _with_one_zero(value: pl.Expr, dtype: Any) -> pl.Expr | None:
+    """The expression for values of this type; None where it has no floats."""
+    if dtype.is_float():
+        return pl.when(value == 0).then(pl.lit(0.0, dtype)).otherwise(value)
+    if isinstance(dtype, pl.List):
+        inner = _with_one_zero(pl.element(), dtype.inner)
+        return None if inner is None else value.list.eval(inner)
+    if not isinstance(dtype, pl.Struct):
+        return None
+    found = {
+        field.name: _with_one_zero(value.struct.field(field.name), field.dtype) for field in dtype.fields
+    }
+    if not any(one is not None for one in found.values()):
+        return None
+    fields = [(value.struct.field(name) if one is None else one).alias(name) for name, one in found.items()]
+    return pl.when(value.is_not_null()).then(pl.struct(fields))
+
+
 def _finite(series: pl.Series) -> pl.Series:
     if not series.dtype.is_float() or series.is_finite().all():
         return series
     return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
 
 
-def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+def beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+    """The error of a sum that has no room for its result."""
     return ProcessingError(
         what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
     )

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, concat_values, nulls
+from crossstream.columns.values import Values
+from crossstream.errors import SerdeError
 from crossstream.operators.aggregate.columns import Columns
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, times_after
-from crossstream.operators.aggregate.windows import MovingFold, Steps
+from crossstream.operators.aggregate.contents import ContentSteps
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
+from crossstream.operators.aggregate.refused import RefusedRows
+from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.operators.table.kernel import Rows
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_plain import SchemaJson
-from crossstream.storage.columns import Column, concat, take
-from crossstream.storage.sorted_run import places_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CountSteps:
     """Counts rows."""
 
     serde: Serde
+    failures: Sequence[Failure] = ()
+    by_record: bool = False
+    in_order: bool = False
+    _held: Sequence[int] = ()
 
-    def read(self, values: Values) -> list[Any]:
-        return values.objects()
+    def read(self, held: Held) -> list[Any]:
+        self._held = held.values.objects()
+        return list(self._held)
 
     def add(self, row: int, aggregate: Any) -> Any:
         return (aggregate or 0) + 1
@@ -42,10 +48,18 @@ class CountSteps:
     def copy(self, aggregate: Any) -> Any:
         return aggregate
 
-    def values(self, aggregates: list[Any]) -> Values:
+    def values(self, aggregates: list[Any]) -> Made:
         if self.serde.dtype is None:
-            return Values(objects=aggregates)
-        return Values(series=pl.Series(aggregates, dtype=pl.Int64))
+            return Made(Values(objects=aggregates))
+        return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        return self.values(aggregates).values
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        counts = np.ones(len(elements), np.int64)
+        counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
+        return self.values(np.add.reduceat(counts, np.flatnonzero(begins)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +83,6 @@ class Count:
         )
         return Folded(picked, made, times_after(rows.ts, begins, before, every))
 
-    @property
-    def by_record(self) -> bool:
-        return False
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        starts = np.flatnonzero(begins)
-        counts = np.add.reduceat(self._counts(before.values), starts)
-        made = Values(series=pl.Series(counts)) if self.serde.dtype else Values(objects=counts.tolist())
-        return Rows(np.ones(len(starts), bool), made, np.maximum.reduceat(before.ts, starts))
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         return CountSteps(self.serde)
 
@@ -93,60 +97,101 @@ class Calls:
     """The user's functions. ``adders``: one for each grouped stream; ``initializer`` None: the first value begins.
 
     A function that returns None deletes the aggregate; the next row begins a new one. A row that has nothing to be
-    taken from is passed over. A row that a function fails on changes nothing.
+    taken from is passed over. A row that a function fails on, or whose aggregate the store's serde refuses, changes
+    nothing. ``skips``: such rows do not stop the application; ``refused``: those of a table that were not added.
     """
 
     serde: Serde
     adders: Sequence[Function]
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
+    skips: bool = False
+    refused: RefusedRows | None = None
 
     def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+        if self.refused is None or not self.refused.begin():
+            folded = self._folded(rows, begins, before, every, written=False)
+            if not self.skips or not (folded.failures or self._refuses(folded.values)):
+                return folded
+        return self._folded(rows, begins, before, every, written=True)
+
+    def _refuses(self, values: Values) -> bool:
+        try:
+            values.wire(self.serde)
+        except SerdeError:
+            return True
+        return False
+
+    def _folded(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool, written: bool) -> Folded:
+        """``written``: each aggregate is written at once, so that a row which fails leaves the one before it.
+
+        A function may have changed an aggregate in place before it failed, or the serde refuses it.
+        """
         functions = [*self.adders, *([] if self.subtractor is None else [self.subtractor])]
         needs_key = any(function.with_key for function in functions)
         keys = rows.key.objects() if needs_key else [None] * rows.rows
         values = rows.value.own_objects()
         function_of = self.functions(rows)
+        refused = self.refused if written else None
+        row_keys = [b""] * rows.rows if refused is None else refused.keys(rows)
         aggregates, times = before.values.own_objects(), before.ts.tolist()
+        stored = before.values.wire(self.serde).to_pylist() if written else []
         starts, triggers = begins.tolist(), list(zip(rows.major.tolist(), rows.minor.tolist(), strict=True))
         picked: list[int] = []
         results: list[Any] = []
         ts: list[int] = []
         failures: list[Failure] = []
-        group, aggregate, newest, last_trigger = -1, None, -1, None
+        group, aggregate, newest, last_trigger, wire = -1, None, -1, None, None
         good = False
         for row, (value, time) in enumerate(zip(values, rows.ts.tolist(), strict=True)):
             if starts[row]:
                 group += 1
                 aggregate, newest, good = aggregates[group], times[group], False
                 newest = newest if aggregate is not None else -1
+                wire = stored[group] if written else None
             elif aggregate is None and triggers[row] != last_trigger:
                 newest = -1
             last_trigger = triggers[row]
             function = function_of[row]
+            if refused is not None and function is self.subtractor and refused.passes((group, row_keys[row])):
+                continue
             try:
                 made = self.applied(function, keys[row], aggregate, value)
+                result = self._kept(made, written) if every or written else made
             except BaseException as error:
-                failures.append(Failure(row, raised(error), function.role))
+                failures.append(Failure(row, _cause(error), function.role))
                 if isinstance(error, KeyboardInterrupt):
                     break
+                if written:
+                    aggregate = None if wire is None else self.serde.deserialize(wire)
+                if refused is not None and function is not self.subtractor:
+                    refused.add((group, row_keys[row]))
                 continue
-            aggregate, newest = made, max(newest, time)
+            aggregate, newest, wire = made, max(newest, time), result
             if good and not every:  # the last result of a group replaces those before
-                picked[-1], results[-1], ts[-1] = row, aggregate, newest
+                picked[-1], results[-1], ts[-1] = row, result, newest
             else:
                 picked.append(row)
-                results.append(self.frozen(aggregate) if every else aggregate)
+                results.append(result)
                 ts.append(newest)
             good = True
-        return Folded(np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures)
+        made_values = (
+            Values(self.serde, wire=pa.array(results, pa.large_binary()))
+            if written
+            else Values(objects=results)
+        )
+        if refused is not None:
+            refused.put()
+        return Folded(np.array(picked, np.int64), made_values, np.array(ts, np.int64), failures)
 
-    @property
-    def by_record(self) -> bool:
-        return True
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        raise AssertionError("functions merge one record at a time")
+    def _kept(self, aggregate: Any, written: bool) -> Any:
+        """An aggregate that the function cannot change any more, or its bytes. Raises `_Refusal`."""
+        try:
+            if not written:
+                return self.frozen(aggregate)
+            return None if aggregate is None else calls.serialize(self.serde, aggregate)
+        except SerdeError as error:
+            raise _Refusal(error) from None
 
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         return CallSteps(self, merger, rows)
@@ -177,10 +222,25 @@ class Calls:
         return self.serde.deserialize(calls.serialize(self.serde, aggregate))
 
 
+class _Refusal(Exception):
+    """The store's serde refuses an aggregate: no error that the user's function raised."""
+
+    def __init__(self, error: SerdeError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.error if isinstance(error, _Refusal) else raised(error)
+
+
 class CallSteps:
     """Calls the user's functions. Merging begins with the initializer's aggregate, as in Kafka."""
 
     __slots__ = ("_calls", "_functions", "_keys", "_merger", "_values")
+    failures: Sequence[Failure] = ()
+    by_record = True
+    in_order = True
 
     def __init__(self, calls: Calls, merger: Function | None, rows: Changes) -> None:
         self._calls, self._merger = calls, merger
@@ -189,8 +249,8 @@ class CallSteps:
         self._keys = rows.key.objects() if needs_key else [None] * rows.rows
         self._values = rows.value.own_objects()
 
-    def read(self, values: Values) -> list[Any]:
-        return values.own_objects()
+    def read(self, held: Held) -> list[Any]:
+        return held.values.own_objects()
 
     def add(self, row: int, aggregate: Any) -> Any:
         return self._calls.applied(self._functions[row], self._keys[row], aggregate, self._values[row])
@@ -210,121 +270,26 @@ class CallSteps:
     def copy(self, aggregate: Any) -> Any:
         return self._calls.frozen(aggregate)
 
-    def values(self, aggregates: list[Any]) -> Values:
-        return Values(objects=aggregates)
+    def values(self, aggregates: list[Any]) -> Made:
+        return Made(Values(objects=aggregates))
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        return self.values(aggregates).values
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        raise AssertionError("functions take one record at a time")
 
 
-@dataclass(frozen=True, slots=True)
-class FoldSteps:
-    """Applies a columnar fold to one row at a time; an aggregate is a column with one value."""
-
-    fold: MovingFold
-    serde: Serde
-    rows: Changes
-
-    def read(self, values: Values) -> list[Any]:
-        return [values.slice(row, row + 1) for row in range(len(values.missing()))]
-
-    def add(self, row: int, aggregate: Any) -> Any:
-        before = self._rows([] if aggregate is None else [aggregate])
-        folded = self.fold.fold(self.rows.slice(row, row + 1), np.ones(1, bool), before, False)
-        if folded.failures:
-            raise folded.failures[0].error
-        return folded.values
-
-    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        begins = np.arange(len(aggregates)) == 0
-        return self.fold.merge(self._rows(aggregates), begins).values
-
-    def copy(self, aggregate: Any) -> Any:
-        return aggregate
-
-    def values(self, aggregates: list[Any]) -> Values:
-        return concat_values([nulls(1, self.serde) if one is None else one for one in aggregates])
-
-    def _rows(self, aggregates: Sequence[Any]) -> Rows:
-        if not aggregates:
-            return Rows(np.zeros(1, bool), nulls(1, self.serde), np.zeros(1, np.int64))
-        number = len(aggregates)
-        return Rows(np.ones(number, bool), concat_values(aggregates), np.zeros(number, np.int64))
-
-
-STATE = "state"
 PACKED = ((STATE, "bytes"),)
 """The column of the state, as in a `Layout`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A `Fold` of states; they are JSON with the columns of `Parts.layout`."""
+    """Built-in aggregates of moving windows. A state is JSON with the columns of `Parts.layout`."""
 
     columns: Columns
 
-    @property
-    def serde(self) -> SchemaJson:
-        """The serde of the states."""
-        types = {"int64": pl.Int64(), "bytes": pl.Binary()}
-        return SchemaJson(pl.Struct({name: types[kind] for name, kind in self.columns.parts.layout}))
-
-    @property
-    def by_record(self) -> bool:
-        return self.columns.parts.aggregates.in_order
-
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
-        assert not every, "records are applied one after the other where each has a result"
-        state = self._unpacked(before.values)
-        folded = self.columns.fold(
-            rows, begins, Kept(before.present, before.values, before.ts, state=state), every
-        )
-        values = self._packed(folded.state, len(folded.rows)) if len(folded.rows) else nulls(0, self.serde)
-        return replace(folded, values=values, state={})
-
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        starts = np.flatnonzero(begins)
-        lengths = np.diff(starts, append=len(begins))
-        columns = self._unpacked(before.values)
-        state = {name: take(column, starts) for name, column in columns.items()}
-        for nth in range(1, int(lengths.max(initial=0))):
-            longer = np.flatnonzero(lengths > nth)
-            one = {name: take(column, longer) for name, column in state.items()}
-            other = {name: take(column, starts[longer] + nth) for name, column in columns.items()}
-            merged = self.columns.parts.merged(one, other)[1]
-            rows = np.arange(len(starts))
-            rows[longer] = len(starts) + np.arange(len(longer))
-            state = {name: take(concat([column, merged[name]]), rows) for name, column in state.items()}
-        made = self._packed(state, len(starts))
-        return Rows(np.ones(len(starts), bool), made, np.maximum.reduceat(before.ts, starts))
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        return FoldSteps(self, self.serde, rows)
-
-    def visible(self, states: Values) -> Values:
-        """What readers of the table see; null for null."""
-        parts, there = self.columns.parts, np.flatnonzero(~states.missing())
-        state = parts.states(self._unpacked(states.take(there)))
-        shown = parts.visible({key: part.result(state[key]) for key, part in parts.parts.items()})
-        made = Values(SchemaJson(parts.aggregates.dtype), series=shown)
-        return made.take(places_of(there, states.rows))
-
-    def shown(self, changes: Changes) -> Changes:
-        """The changes with visible values, and their states beside them."""
-        if not changes.rows:
-            return replace(changes, value=nulls(0, self.serde))
-        old = None if changes.old is None else self.visible(changes.old)
-        extra = {**changes.extra, STATE: changes.value.wire(self.serde)}
-        return replace(changes, value=self.visible(changes.value), old=old, extra=extra)
-
-    def _packed(self, state: Mapping[str, Column], rows: int) -> Values:
-        return Values(
-            self.serde, series=arrays.struct_of({name: pl.Series(one) for name, one in state.items()}, rows)
-        )
-
-    def _unpacked(self, values: Values) -> dict[str, Column]:
-        """The state columns; those of nothing for null."""
-        found = values.series().struct
-        return {
-            name: found.field(name).fill_null(0).to_numpy()
-            if kind == "int64"
-            else found.field(name).to_arrow().cast(arrays.LARGE_BINARY)
-            for name, kind in self.columns.parts.layout
-        }
+        items, failures = self.columns.items(rows)
+        return ContentSteps(self.columns.parts, items, failures)

@@ -179,7 +179,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: bool) -> Updates:
+def update(groups: Groups, before: Kept, fold: Fold, *, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
@@ -189,12 +189,8 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     if groups.starts is not None:
         extra[START] = groups.starts[number]
     made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
-    old_rows = np.where(before.present, np.arange(len(before.present)), -1)
     if not every:
-        made = replace(made, extra={**made.extra, **folded.state})
-        if want_old:
-            made = replace(made, old=before.values.take(old_rows[number]))
-        return Updates(made, None, folded.failures)
+        return Updates(replace(made, extra={**made.extra, **folded.state}), None, folded.failures)
     # Of the rows that one input record made in a group (an old row taken away, a new one added) the last counts.
     follows = (number[1:] == number[:-1]) & same_trigger(
         made.major, made.minor, np.arange(len(number) - 1), np.arange(1, len(number))
@@ -203,15 +199,19 @@ def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: b
     made, number = made.where(last), number[last]
     ends = np.flatnonzero(np.append(number[1:] != number[:-1], True)[: len(number)])
     net = made.take(ends)
-    net = replace(net, extra={**net.extra, **folded.state})
-    if want_old:
-        begins = begins_of(number)
-        first = before.values.take(old_rows[number])
-        both = concat_values([first, made.value])
-        rows = np.arange(len(number))
-        made = replace(made, old=both.take(np.where(begins, rows, len(number) + rows - 1)))
-        net = replace(net, old=first.take(ends))
-    return Updates(net, made, folded.failures)
+    return Updates(replace(net, extra={**net.extra, **folded.state}), made, folded.failures)
+
+
+def with_old(made: Changes, before: Kept) -> Changes:
+    """Results sorted by group, each with the one before it. ``made``: with values in the form of the store."""
+    number = np.asarray(made.extra[GROUP])
+    first = before.values.take(np.where(before.present[number], number, -1))
+    begins = begins_of(number)
+    if begins.all():
+        return replace(made, old=first)
+    rows = np.arange(made.rows)
+    both = concat_values([first, made.value])
+    return replace(made, old=both.take(np.where(begins, rows, made.rows + rows - 1)))
 
 
 def in_order(made: Changes) -> Changes:

@@ -24,7 +24,6 @@ from crossstream.storage.sorted_run import expand
 State = Sequence[Column]
 """The columns of a part's state, one row for each group."""
 
-INT64 = np.iinfo(np.int64)
 _HALF = 32
 _LOW = (1 << _HALF) - 1
 
@@ -96,35 +95,66 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class WholeSum:
-    """The sum of whole numbers; `beyond` finds where it leaves 64 bits."""
+    """The sum of whole numbers, of 64 bits with a sign or without one; `beyond` finds where it leaves them.
 
+    The state has the bits of the sum, whether they have a sign or not.
+    """
+
+    signed: bool = True
     kinds: tuple[str, ...] = ("int64",)
 
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
-        total = rows.so_far(_whole(items) * (1 if rows.signs is None else rows.signs), before[0])
-        return pl.Series(total[rows.picked]), [total[rows.ends]]
+        assert items is not None
+        numbers = self.numbers(items).view(np.int64)
+        total = rows.so_far(numbers * (1 if rows.signs is None else rows.signs), before[0])
+        return self.result([total[rows.picked]]), [total[rows.ends]]
 
     def beyond(self, items: pl.Series, rows: Rows, before: State) -> np.ndarray:
         """The rows after which the sum of a group is first beyond 64 bits."""
-        numbers = _whole(items)
-        least, most = int(numbers.min(initial=0)), int(numbers.max(initial=0))
-        held = max(abs(int(before[0].min(initial=0))), int(before[0].max(initial=0)))
-        if held + max(-least, most) * len(numbers) <= INT64.max:
+        numbers, held = self.numbers(items), self.of_bits(before[0])
+        limits = np.iinfo(numbers.dtype)
+        if _reach(held) + _reach(numbers) * len(numbers) <= limits.max:
             return np.empty(0, np.int64)
         signs = 1 if rows.signs is None else rows.signs
-        low = rows.so_far((numbers & _LOW) * signs, before[0] & _LOW)
-        high = rows.so_far((numbers >> _HALF) * signs, before[0] >> _HALF) + (low >> _HALF)
-        wrong = np.flatnonzero((high >= 1 << (_HALF - 1)) | (high < -(1 << (_HALF - 1))))
+        low = rows.so_far(_low(numbers) * signs, _low(held))
+        high = rows.so_far(_high(numbers) * signs, _high(held)) + (low >> _HALF)
+        wrong = np.flatnonzero((high > limits.max >> _HALF) | (high < limits.min >> _HALF))
         return wrong[np.unique(rows.group[wrong], return_index=True)[1]]
 
     def result(self, state: State) -> pl.Series:
-        return pl.Series(state[0])
+        return pl.Series(self.of_bits(state[0]))
 
     def merged(self, left: State, right: State) -> State:
         total = left[0] + right[0]
-        if (((left[0] ^ total) & (right[0] ^ total)) < 0).any():
+        if self.signed:
+            wrapped = ((left[0] ^ total) & (right[0] ^ total)) < 0
+        else:
+            wrapped = self.of_bits(total) < self.of_bits(left[0])
+        if wrapped.any():
             raise OverflowError("a sum is beyond 64 bits")
         return [total]
+
+    def numbers(self, items: pl.Series) -> np.ndarray:
+        """What is added; null is 0."""
+        return items.cast(pl.Int64() if self.signed else pl.UInt64()).fill_null(0).to_numpy()
+
+    def of_bits(self, state: Column) -> np.ndarray:
+        """The sums of a state column."""
+        bits = np.asarray(state)
+        return bits if self.signed else bits.view(np.uint64)
+
+
+def _reach(numbers: np.ndarray) -> int:
+    """The largest distance from 0."""
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
+
+
+def _low(numbers: np.ndarray) -> np.ndarray:
+    return np.asarray(numbers & numbers.dtype.type(_LOW)).astype(np.int64)
+
+
+def _high(numbers: np.ndarray) -> np.ndarray:
+    return np.asarray(numbers >> numbers.dtype.type(_HALF)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +248,18 @@ class Collected:
         place = np.concatenate([rows.starts[group[: lengths.sum()]], kept])
         order = np.argsort(group, kind="stable")
         group, place = group[order], place[order]
-        values = pl.concat([_items(held), items.gather(kept)]).gather(order)
+        values = pl.concat([items_of(held), items.gather(kept)]).gather(order)
         if self.distinct:
             cells = values if not values.dtype.is_nested() else pl.Series(to_cells(values))
             new = pl.DataFrame({"g": group, "v": cells}).select(pl.struct("g", "v").is_first_distinct())
             chosen = np.flatnonzero(new.to_series().to_numpy())
             group, place, values = group[chosen], place[chosen], values.gather(chosen)
         first = np.searchsorted(group, np.arange(len(lengths)))
-        made = _lists(values, first[rows.group[rows.picked]], _up_to(group, place, rows, rows.picked))
+        made = lists_of(values, first[rows.group[rows.picked]], up_to(group, place, rows, rows.picked))
         last = (
-            made if rows.picked is rows.ends else _lists(values, first, _up_to(group, place, rows, rows.ends))
+            made
+            if rows.picked is rows.ends
+            else lists_of(values, first, up_to(group, place, rows, rows.ends))
         )
         return made, [to_cells(last)]
 
@@ -236,7 +268,7 @@ class Collected:
 
     def merged(self, left: State, right: State) -> State:
         held = self.result(right)
-        return self.run(*_as_rows(_items(held), held.list.len().to_numpy()), left)[1]
+        return self.run(*as_rows(items_of(held), held.list.len().to_numpy()), left)[1]
 
 
 def empty_state(part: Part, groups: int) -> State:
@@ -244,11 +276,6 @@ def empty_state(part: Part, groups: int) -> State:
     return [
         np.zeros(groups, np.int64) if kind == "int64" else arrays.null_rows(groups) for kind in part.kinds
     ]
-
-
-def _whole(items: pl.Series | None) -> np.ndarray:
-    assert items is not None
-    return items.cast(pl.Int64).fill_null(0).to_numpy()
 
 
 def _after_state(state: pl.Series, items: pl.Series, rows: Rows) -> tuple[pl.Series, np.ndarray, np.ndarray]:
@@ -284,7 +311,7 @@ def _merged_values(part: Extreme | Ending, left: State, right: State) -> State:
     return part.run(from_cells(right[0], part.dtype), Rows.of(np.ones(len(right[0]), bool)), left)[1]
 
 
-def _as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
+def as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
     """The items of lists as rows, one group for each list; an empty one has a null."""
     lengths = lengths.astype(np.int64)
     count = np.maximum(lengths, 1)
@@ -297,18 +324,18 @@ def _as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
     return _gather(items, source), Rows.of(begins)
 
 
-def _items(lists: pl.Series) -> pl.Series:
+def items_of(lists: pl.Series) -> pl.Series:
     """The items of lists, one after the other; an empty list has none."""
     return lists.filter(lists.list.len() > 0).explode(empty_as_null=False)
 
 
-def _up_to(group: np.ndarray, place: np.ndarray, rows: Rows, wanted: np.ndarray) -> np.ndarray:
+def up_to(group: np.ndarray, place: np.ndarray, rows: Rows, wanted: np.ndarray) -> np.ndarray:
     """How many values there are up to the end of these rows' places. ``group``, ``place``: of the values, sorted."""
     width = len(rows.begins) + 1
     return np.asarray(np.searchsorted(group * width + place, rows.group[wanted] * width + wanted, "right"))
 
 
-def _lists(values: pl.Series, first: np.ndarray, last: np.ndarray) -> pl.Series:
+def lists_of(values: pl.Series, first: np.ndarray, last: np.ndarray) -> pl.Series:
     """The values from ``first`` to before ``last``, as lists."""
     picked = expand(first, last)[1]
     ends = np.zeros(len(first) + 1, np.int64)

@@ -10,11 +10,20 @@ from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.columns import Parts
 from crossstream.operators.aggregate.folds import PACKED
-from crossstream.operators.aggregate.windows import retention_of
+from crossstream.operators.aggregate.windows import remembered, retention_of
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
+from crossstream.planning.plan import (
+    GROUP_ROWS,
+    KEY_VALUE,
+    REFUSED_ROWS,
+    SESSIONS,
+    WINDOWED,
+    Flow,
+    StoreDef,
+    aggregates,
+)
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json_plain import Kept, SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.sorted_run import Layout
 
@@ -22,6 +31,8 @@ from crossstream.storage.sorted_run import Layout
 def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
     """Where the rows of the table are; they are moved to their groups by what aggregates them."""
     parent = builder.flow(node.parents[0])
+    if builder.versioned(builder.topology[node.parents[0]]):
+        parent = _latest_rows(builder, node, parent)
     builder.flow_of(node, node.name, parent.round)
     builder.steps.append(
         GroupTableStep(
@@ -33,8 +44,36 @@ def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
                 isinstance(child, Aggregate) and _keeps_rows(builder, child)
                 for child in builder.topology.children(node.name)
             ),
+            row_keys_to_skip=any(
+                isinstance(child, Aggregate) and child.subtractor is not None
+                for child in builder.topology.children(node.name)
+            ),
         )
     )
+
+
+def _latest_rows(builder: PlanBuilder, node: GroupTable, flow: Flow) -> Flow:
+    """The rows that a table with versions has now, each with the row before: versions do not forward old rows.
+
+    A version behind a newer one is no change of them (KIP-914).
+    """
+    number = builder.earliest(flow)
+    store = builder.own_store(node, "latest", KEY_VALUE, number, flow.key, flow.value)
+    net = builder.add(replace(flow, name=inner(store.name, "changes"), round=number, routed=True))
+    every = builder.add(replace(net, name=inner(store.name, "every change")))
+    builder.steps.append(
+        MaterializeStep(
+            node=node.name,
+            round=number,
+            inputs=(builder.arrive(flow, number, node),),
+            output=net.name,
+            store=store.name,
+            old=True,
+            changelog=every.name,
+            latest=True,
+        )
+    )
+    return every
 
 
 def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
@@ -44,7 +83,9 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         flow if value is None else replace(flow, value=value)
         for flow, value in zip(flows, node.group_values, strict=True)
     ]
-    number = max(map(builder.earliest, flows))
+    named = number = max(map(builder.earliest, flows))
+    if node.windows is not None:
+        number = max(map(builder.earliest_timed, flows))
     spec = node.store or StoreSpec()
     versioned = spec.history_retention is not None
     windowed = node.windows is not None
@@ -52,13 +93,14 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     name = spec.name if spec.name is not None and not versioned else None
     store = builder.put(
         StoreDef(
-            name=name or unique(f"{node.name}@{number}", builder.stores),
+            name=name or unique(f"{node.name}@{named}", builder.stores),
             layout=_layout(node),
             round=number,
             key=node.group_key,
             value=made.value,
             public=name,
             window_size=made.key.size if isinstance(made.key, WindowedSerde) else None,
+            remembered=remembered(node.windows),
         )
     )
     changelog = None
@@ -76,6 +118,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         changelog=changelog,
         null_key_reasons=tuple(builder.null_key_reason(node, side) for side in range(len(flows))),
         rows=_rows_store(builder, node, number),
+        refused=_refused_store(builder, node, number),
     )
     builder.steps.append(step)
     if changelog is not None:
@@ -87,7 +130,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         builder.tables[node.name, number, None] = MaterializeStep(
             node=node.name,
             round=number,
-            inputs=step.inputs,
+            inputs=(changelog or made.name,),
             output=step.output,
             store=store.name,
             old=step.old,
@@ -115,3 +158,9 @@ def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | Non
         return None
     fields = pl.Struct({str(n): dtype for n, dtype in enumerate(node.columns.field_types)})
     return builder.own_store(node, "rows", GROUP_ROWS, number, node.group_key, SchemaJson(fields)).name
+
+
+def _refused_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | None:
+    if node.subtractor is None:
+        return None
+    return builder.own_store(node, "refused", REFUSED_ROWS, number, node.group_key, Kept()).name

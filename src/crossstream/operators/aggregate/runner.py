@@ -9,10 +9,11 @@ import numpy as np
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import STATE, Calls, Count, Packed
+from crossstream.operators.aggregate.folds import Calls, Count, Packed
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
@@ -28,7 +29,9 @@ from crossstream.operators.aggregate.kernel import (
     put,
     update,
     windows_from,
+    with_old,
 )
+from crossstream.operators.aggregate.refused import NOT_ADDED, RefusedRows
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
@@ -47,7 +50,7 @@ from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
-from crossstream.storage.columns import take, take_or_null
+from crossstream.storage.columns import take
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
@@ -65,7 +68,8 @@ class GroupTableRunner(Runner):
         self.task.report.count_in(self.step.node, changes.rows)
         assert changes.old is not None, "the table was planned to give old rows"
         parts = []
-        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
+        wanted = self.step.row_keys or (self.step.row_keys_to_skip and self.task.settings.skips)
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if wanted else {}
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
@@ -113,30 +117,25 @@ class AggregateRunner(Runner):
             if changes is not None and changes.rows:
                 yield from self._results(node, store, changes)
             return
-        if changes is None or not changes.rows:
-            if not node.emit_final:
-                return
+        timeline = store.passes(changes)
+        if timeline.moved:
+            store.heard(self.task.batch.silence)
+        elif node.emit_final:
             oldest = max(store.horizon, first_open(node.windows, store.stream_time))
-            moment = store.moment(self.task.batch.silence, oldest)
-            if moment is None:
-                return
-            before, store.stream_time = store.stream_time, moment
-            yield from self._closed(node, store, before, None, np.array([moment]))
-            self._expire(store)
-            return
-        store.heard(self.task.batch.silence)
-        before = store.stream_time
-        times = np.maximum(np.maximum.accumulate(changes.ts), before)
-        store.stream_time = int(times[-1])
-        if node.windows.kind in ("session", "sliding"):
-            earlier = np.append(before, times[:-1])
-            yield from self._moved(
-                node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times})
-            )
-        else:
-            yield from self._results(node, store, self._in_windows(node.windows, changes, times))
+            timeline = timeline.by_clock(store.moment(self.task.batch.silence, oldest))
+        store.stream_time = timeline.last
+        if changes is not None and changes.rows:
+            before, now = timeline.around(changes)
+            if node.windows.kind in ("session", "sliding"):
+                times = {BEFORE: before, NOW: now}
+                yield from self._moved(node, store, replace(changes, extra={**changes.extra, **times}))
+            else:
+                yield from self._results(node, store, self._in_windows(node.windows, changes, now))
+        if node.emit_final and len(timeline.time):
+            yield from self._closed(node, store, timeline)
         if node.emit_final:
-            yield from self._closed(node, store, before, changes, times)
+            ready = (first_open(node.windows, time) for time in (timeline.last, timeline.newest))
+            self.waits(self._count(store, *ready))
         self._expire(store)
 
     def _records(self, node: graph.Aggregate, store: OpenStore) -> Changes | None:
@@ -183,19 +182,22 @@ class AggregateRunner(Runner):
         groups = Groups.of(changes, self.task.batch.bits)
         serde = store.definition.value
         before = look_up(store.view, groups, serde)
-        made = update(
-            groups,
-            before,
-            self._fold(node, store, groups),
-            want_old=self.step.old,
-            every=self.step.changelog is not None,
-        )
+        every = self.step.changelog is not None
+        refused = self._refused_rows(groups)
+        made = update(groups, before, self._fold(node, store, groups, refused), every=every)
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+        if refused is not None and refused.passed:
+            self.task.report.count_dropped(node.name, {NOT_ADDED: refused.passed})
+
+        def stored(changes: Changes) -> Changes:
+            kept = self.as_stored(changes, serde)
+            return with_old(kept, before) if self.step.old else kept
+
+        net = stored(made.net)
         if net.rows:
             put(store.view, net, groups.hashes[net.extra[GROUP]])
-            every = None if made.every is None else self.as_stored(in_order(made.every), serde)
-            yield from self._changed(node, net.rows, in_order(net), every)
+            changelog = None if made.every is None else in_order(stored(made.every))
+            yield from self._changed(node, net.rows, in_order(net), changelog)
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
@@ -204,10 +206,8 @@ class AggregateRunner(Runner):
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
-        fold, every = self._moving_fold(node, store), self.step.changelog is not None
-        packed = fold if isinstance(fold, Packed) else None
-        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
-        steps = fold.steps(groups.rows, node.merger)
+        every = self.step.changelog is not None
+        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
@@ -217,33 +217,27 @@ class AggregateRunner(Runner):
                 serde,
                 node.windows,
                 retention=shown,
-                horizon=store.horizon,
+                horizon=store.horizon - store.definition.remembered,
                 final=node.emit_final,
-                column=column,
             )
-            made = found.update(fold, steps, every=every, want_old=self.step.old)
+            made = found.update(steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
             newest = max(store.horizon + shown, -1)
             sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
             sliding.run()
             made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
             store.horizon = max(store.horizon, sliding.oldest)
-        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
-        serde = store.definition.value
-
-        def stored(moved: Changes) -> Changes:
-            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
-
-        net = stored(made.net)
+        net = self.as_stored(made.net, serde)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
-            emitted = net if made.repeated is None or not self.step.repeats else stored(made.repeated)
-            yield from self._changed(
-                node, net.rows, emitted, None if made.every is None else stored(made.every)
-            )
+            repeated = made.repeated if self.step.repeats else None
+            emitted = net if repeated is None else self.as_stored(repeated, serde)
+            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
         """Emits the changes of the table, unless windows come out when they close."""
@@ -260,18 +254,32 @@ class AggregateRunner(Runner):
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
 
-    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
+    def _fold(
+        self, node: graph.Aggregate, store: OpenStore, groups: Groups, refused: RefusedRows | None
+    ) -> Fold:
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._moving_fold(node, store)
+        return self._of_functions(node, store, refused)
 
     def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
-        serde = store.definition.value
         if node.columns is not None:
             return Packed(Columns(Parts.of(node.columns)))
+        return self._of_functions(node, store, None)
+
+    def _of_functions(
+        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
+    ) -> Count | Calls:
+        serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
-        return Calls(serde, node.adders, node.subtractor, node.initializer)
+        skips = self.task.settings.skips
+        return Calls(serde, node.adders, node.subtractor, node.initializer, skips, refused)
+
+    def _refused_rows(self, groups: Groups) -> RefusedRows | None:
+        """The rows of a table that its adder refused, where bad records are skipped."""
+        if self.step.refused is None or not self.task.settings.skips:
+            return None
+        return RefusedRows(self.task.stores(self.step.refused).view, groups, self.task.batch.bits)
 
     def _group_rows(self, groups: Groups) -> GroupRows | None:
         """The rows of the groups of a table, if they are kept."""
@@ -295,27 +303,25 @@ class AggregateRunner(Runner):
         key = serde.joined(changes.key.wire(), starts, ends)
         return replace(changes, key=Values(serde, wire=key), extra={})
 
-    def _closed(
-        self, node: graph.Aggregate, store: OpenStore, before: int, changes: Changes | None, times: np.ndarray
-    ) -> Emitted:
-        """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
+    def _closed(self, node: graph.Aggregate, store: OpenStore, timeline: Timeline) -> Emitted:
+        """The windows that have closed in the batch, in the order in which they closed, then by start and key."""
         assert node.windows is not None
-        low = first_open(node.windows, before) if before >= 0 else 0
+        low = first_open(node.windows, timeline.before) if timeline.before >= 0 else 0
         if self._leaves_at_close():
             low = store.horizon
         rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
         positions = np.asarray(rows["s"])
-        trigger = np.searchsorted(times, closing_time(node.windows, positions), "left")
+        rises = timeline.first(closing_time(node.windows, positions))
         bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
         made = Changes(
             Values(store.definition.key, wire=rows["key"]),
             Values(store.definition.value, wire=rows["value"]),
             rows["ts"],
-            times[trigger] if changes is None else changes.major[trigger],
-            np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
-            None if changes is None or changes.headers is None else take_or_null(changes.headers, trigger),
+            timeline.major[rises],
+            timeline.minor[rises],
+            timeline.headers_at(rises),
             extra=bounds,
         )
         if self.step.old:
@@ -324,6 +330,11 @@ class AggregateRunner(Runner):
         yield self.out(), self._keyed(made)
         if self.step.changelog is not None:
             yield self.step.changelog, self._keyed(made)
+
+    def _count(self, store: OpenStore, low: int, high: int) -> int:
+        """The windows from a position up to another one."""
+        rows = windows_from(store.view, max(low, 0), high - 1) if low < high else None
+        return 0 if rows is None else len(rows["h"])
 
     def _expire(self, store: OpenStore) -> None:
         """Windows that began the retention before the newest one are gone, and sessions that ended so long before.

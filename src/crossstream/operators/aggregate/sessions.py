@@ -1,11 +1,13 @@
 """Sessions: records of a key that are at most a gap apart. Source: semantics 3.4, KIP-94.
 
 A record joins the sessions within the gap before and after it, and the store still shows: those that end later than the
-stream time before the record, less the retention. It is dropped if the session that it makes has closed. Sessions
+stream time before the record, less the retention. It is dropped if the session that it makes has closed, and counted
+if it begins one of its own beside a session that is not shown: so these stay in the store for one gap more. Sessions
 are kept by key and end, and those of a key are more than a gap apart.
 
-Where nothing depends on the order of arrival, sessions are merged as intervals, in columns. A key needs its records one
-after the other if one of them may be late, or comes within the gap of a session that the store may not show any more.
+Sessions are found as intervals, in columns, and each is folded once. A key needs its records one after the other if one
+of them may be late, comes within the gap of a session that the store may not show any more, or joins two sessions where
+their order counts.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -22,51 +23,53 @@ from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.aggregate.windows import BEFORE, NOW, Held, Log, Moved, MovingFold, Note, Steps
-from crossstream.operators.table.kernel import Rows
-from crossstream.serdes import Serde
-from crossstream.storage.columns import Column
+from crossstream.operators.aggregate.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
+from crossstream.serdes import Serde, arrays
+from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import begins_of, bisect, places_of
 
 _FOREVER = np.iinfo(np.int64).max
 
 
-class Components:
-    """Numbers the sessions that records end up in, without their aggregates.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What sessions have, by session, those of the store first, then by arrival.
 
-    ``of``: for each row, then each session of the store, a number; `roots` gives equal ones to what was merged.
+    ``elements``: as in `Steps.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
+    ``starts``, ``ends``: bounds. ``in_turn``: the keys that have to be taken one record after the other.
     """
 
-    def __init__(self, rows: int, sessions: int) -> None:
-        self._parents = list(range(rows + sessions))
-        self._rows = rows
+    elements: np.ndarray
+    begins: np.ndarray
+    keys: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    in_turn: np.ndarray
 
-    def read(self, values: Values) -> list[Any]:
-        return list(range(self._rows, len(self._parents)))
+    def tangled(self, gap: int) -> np.ndarray:
+        """The keys of sessions that did not grow one record at a time: two were there, and were joined."""
+        firsts = np.flatnonzero(self.begins)
+        if not len(firsts):
+            return self.keys
+        low = -running_maximum_of(-self.starts, firsts)
+        high = running_maximum_of(self.ends, firsts)
+        apart = (self.starts[1:] > high[:-1] + gap) | (self.ends[1:] < low[:-1] - gap)
+        return np.unique(self.keys[1:][apart & ~self.begins[1:]])
 
-    def add(self, row: int, aggregate: Any) -> Any:
-        if aggregate is not None:
-            self._parents[row] = aggregate
-        return row if aggregate is None else aggregate
-
-    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        for other in aggregates[1:]:
-            self._parents[other] = aggregates[0]
-        return aggregates[0]
-
-    def copy(self, aggregate: Any) -> Any:
-        return aggregate
-
-    def values(self, aggregates: list[Any]) -> Values:
-        raise AssertionError("there are no aggregates")
-
-    def roots(self) -> np.ndarray:
-        """The number of the session of each row, then of each session."""
-        parents = np.array(self._parents, np.int64)
-        while not np.array_equal(above := parents[parents], parents):
-            parents = above
-        return parents
+    def without(self, keys: np.ndarray) -> Found:
+        """Without these keys, which have to be taken one record after the other, too."""
+        if not len(keys):
+            return self
+        kept = ~np.isin(self.keys, keys)
+        return Found(
+            self.elements[kept],
+            self.begins[kept],
+            self.keys[kept],
+            self.starts[kept],
+            self.ends[kept],
+            np.union1d(self.in_turn, keys),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +101,31 @@ class Sessions:
         retention: int,
         horizon: int,
         final: bool,
-        column: str = "value",
     ) -> Sessions:
-        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before.
-
-        ``column``: that of the aggregates.
-        """
+        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before."""
         firsts = np.flatnonzero(groups.begins)
         earliest = np.minimum.reduceat(groups.rows.ts, firsts) - windows.size
         latest = np.maximum.reduceat(groups.rows.ts, firsts) + windows.size
         low = np.maximum(earliest, horizon)
         group, columns = rows_within(view, groups.hashes, groups.keys, low, np.full(len(low), _FOREVER))
         near = np.flatnonzero(columns["start"] <= latest[group])
-        values = Values(serde, wire=columns[column]).take(near)
-        starts, ends = np.asarray(columns["start"])[near], np.asarray(columns["s"])[near]
-        return cls(windows, retention, final, groups, Held(group[near], starts, ends, ends, values), serde)
+        columns = take_all(columns, near)
+        ends = np.asarray(columns["s"])
+        values, states = Values(serde, wire=columns["value"]), columns.get(STATE)
+        held = Held(group[near], np.asarray(columns["start"]), ends, ends, values, states)
+        return cls(windows, retention, final, groups, held, serde)
 
-    def update(self, fold: MovingFold, steps: Steps, *, every: bool, want_old: bool) -> Moved:
+    def update(self, steps: Steps, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
-        if every or fold.by_record:
-            log = Log()
-            aggregates = steps.read(self.held.values)
-            self._walk(range(len(self.groups.hashes)), aggregates, steps, log)
-            return log.moved(self.groups, self.held, steps, self.serde, every=every, want_old=want_old)
-        return self._merge(fold, want_old)
+        aggregates = steps.read(self.held)
+        found = None if every or steps.by_record else self._found(steps)
+        in_turn = np.arange(len(self.groups.hashes)) if found is None else found.in_turn
+        if found is not None and not len(in_turn):
+            return self._merge(found, steps, want_old)
+        log = Log()
+        self._walk(in_turn.tolist(), aggregates, steps, log)
+        walked = log.moved(self.groups, self.held, steps, self.serde, every=every, want_old=want_old)
+        return walked if found is None else _both(self._merge(found, steps, want_old), walked)
 
     # -- one record after the other --------------------------------------------------------------------
 
@@ -141,6 +145,7 @@ class Sessions:
             order = ends[those]
             for row in range(firsts[number], firsts[number + 1]):
                 time = times[row]
+                near = bisect_left(order, time - gap)
                 first = stop = bisect_left(order, max(time - gap, hidden[row] + 1))
                 if self.final and hidden[row] == time >= closed[row]:
                     first = stop = self._beside(sessions, order, time, first)
@@ -159,6 +164,7 @@ class Sessions:
                     if log.fail(row, "aggregator", error):
                         continue
                     return
+                log.apart += near < first
                 if start != end or start != time:
                     for one in joined:
                         log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
@@ -175,92 +181,66 @@ class Sessions:
 
     # -- as intervals ----------------------------------------------------------------------------------
 
-    def _merge(self, fold: MovingFold, want_old: bool) -> Moved:
-        rows, held, groups = self.groups.rows, self.held, self.groups
-        hard = self._in_order_only(groups.number)
-        number, late = self._components(hard)
-        mine, theirs = number[: rows.rows], number[rows.rows :]
-        kept = np.flatnonzero(mine >= 0)
-        if not len(kept):
-            return Moved(_none(rows), None, late, [])
-        components, component = np.unique(mine[kept], return_inverse=True)
-        order = np.argsort(component, kind="stable")
-        kept, component = kept[order], component[order]
-        begins = begins_of(component)
-        firsts = np.flatnonzero(begins)
-        lasts = np.append(firsts[1:], len(kept)) - 1
-        place = np.searchsorted(components, theirs).clip(max=len(components) - 1)
-        swallowed = np.flatnonzero((components[place] == theirs) & (theirs >= 0))
-        swallowed = swallowed[np.lexsort((held.ends[swallowed], place[swallowed]))]
-        into = place[swallowed]
-        starts = np.minimum.reduceat(rows.ts[kept], firsts)
-        ends = np.maximum.reduceat(rows.ts[kept], firsts)
-        np.minimum.at(starts, into, held.starts[swallowed])
-        np.maximum.at(ends, into, held.ends[swallowed])
-        before = self._before(fold, swallowed, into, len(components))
-        folded = fold.fold(replace(rows, extra={}).take(kept), begins, before, False)
-        code = np.cumsum(begins) - 1
-        result = code[folded.rows]
-        last = kept[folded.rows]
-        same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
-        lost = np.flatnonzero(~same & np.isin(into, result))
-        old = np.full(len(components), -1)
-        old[into[same]] = swallowed[same]
-        made = self._changes(last, starts[result], ends[result], folded.values)
-        gone = self._changes(
-            kept[lasts][into], held.starts[swallowed], held.ends[swallowed], nulls(len(swallowed), self.serde)
+    def _found(self, steps: Steps) -> Found:
+        """The sessions that records end up in, where the order of arrival does not decide about them."""
+        rows, held = self.groups.rows, self.held
+        key_of_row = self.groups.number
+        bad = [failure.row for failure in steps.failures]
+        in_turn = self._in_order_only(key_of_row)
+        mine = np.ones(rows.rows, bool)
+        mine[bad] = False
+        mine = np.flatnonzero(mine & ~np.isin(key_of_row, in_turn))
+        theirs = np.flatnonzero(~np.isin(held.group, in_turn))
+        elements = np.append(-1 - theirs, mine)
+        keys = np.append(held.group[theirs], key_of_row[mine])
+        starts, ends = (
+            np.append(held.starts[theirs], rows.ts[mine]),
+            np.append(held.ends[theirs], rows.ts[mine]),
         )
-        if want_old:
-            made = replace(made, old=held.values.take(old[result]))
-            gone = replace(gone, old=held.values.take(swallowed))
-        if len(hard):
-            made = made.take(_last_of_window(made))
-        single = lasts[into] == firsts[into]
-        renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
-        repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
-        failures = [failure.at(kept[failure.row]) for failure in folded.failures]
-        return Moved(_in_order(gone.take(lost), made), None, late, failures, repeated)
+        session = self._intervals(keys, starts, ends)
+        there = np.isin(session, session[len(theirs) :])
+        order = np.flatnonzero(there)[np.argsort(session[there], kind="stable")]
+        found = Found(
+            elements[order], begins_of(session[order]), keys[order], starts[order], ends[order], in_turn
+        )
+        return found.without(found.tangled(self.gap)) if steps.in_order else found
 
-    def _before(self, fold: MovingFold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
-        """The aggregate that each session begins with."""
-        if not len(swallowed):
-            return Rows(
-                np.zeros(components, bool), nulls(components, self.serde), np.zeros(components, np.int64)
-            )
-        values = self.held.values.take(swallowed)
-        begins = begins_of(into)
-        rows = Rows(np.ones(len(into), bool), values, self.held.ts[swallowed])
-        merged = rows if begins.all() else fold.merge(rows, begins)
-        place = places_of(into[begins], components)
-        return Rows(place >= 0, merged.values.take(place), np.where(place >= 0, merged.ts[place], 0))
-
-    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, values: Values) -> Changes:
-        made = replace(self.groups.rows, extra={}).take(rows)
-        extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends}
-        return replace(made, value=values, ts=ends, old=None, extra=extra)
-
-    def _components(self, hard: np.ndarray) -> tuple[np.ndarray, int]:
-        """A number for each row, then each session of the store, equal where they end up in one session.
-
-        −1: a row that is late. Also the number of late rows. ``hard``: the keys whose records are taken in order.
-        """
+    def _merge(self, found: Found, steps: Steps, want_old: bool) -> Moved:
+        """The changes of the sessions that were found."""
         rows, held = self.groups.rows, self.held
         number = self.groups.number
-        if len(hard) == len(self.groups.hashes):
-            found = np.full(rows.rows + len(held.group), -1)
-        else:
-            starts, ends = np.append(rows.ts, held.starts), np.append(rows.ts, held.ends)
-            found = self._intervals(np.append(number, held.group), starts, ends)
-        if not len(hard):
-            return found, 0
-        steps, log = Components(rows.rows, len(held.group)), Log()
-        self._walk(hard.tolist(), steps.read(held.values), steps, log)
-        taken = np.zeros(rows.rows + len(held.group), bool)
-        taken[[one.row for one in log.notes]] = True
-        taken[rows.rows :] = True
-        walked = np.isin(np.append(number, held.group), hard)
-        roots = np.where(taken, steps.roots() + len(found), -1)
-        return np.where(walked, roots, found), log.late
+        failures = [
+            failure for failure in steps.failures if number[failure.row] not in set(found.in_turn.tolist())
+        ]
+        if not len(found.elements):
+            return Moved(_none(rows), None, 0, failures)
+        firsts = np.flatnonzero(found.begins)
+        lasts = np.append(firsts[1:], len(found.elements)) - 1
+        there = found.elements < 0
+        swallowed, into = -1 - found.elements[there], (np.cumsum(found.begins) - 1)[there]
+        last = found.elements[lasts]
+        starts, ends = np.minimum.reduceat(found.starts, firsts), np.maximum.reduceat(found.ends, firsts)
+        same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
+        folded = steps.folded(found.elements, found.begins)
+        made = self._changes(last, starts, ends, folded)
+        nothing = {name: arrays.null_rows(len(swallowed)) for name in folded.extra}
+        none = Made(nulls(len(swallowed), self.serde), nothing)
+        gone = self._changes(last[into], held.starts[swallowed], held.ends[swallowed], none)
+        if want_old:
+            old = np.full(len(firsts), -1)
+            old[into[same]] = swallowed[same]
+            made = replace(made, old=held.values.take(old))
+            gone = replace(gone, old=held.values.take(swallowed))
+        single = np.add.reduceat((~there).astype(np.int64), firsts)[into] == 1
+        renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
+        lost = np.flatnonzero(~same)
+        repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
+        return Moved(_in_order(gone.take(lost), made), None, 0, failures, repeated)
+
+    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Made) -> Changes:
+        changes = replace(self.groups.rows, extra={}).take(rows)
+        extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends, **made.extra}
+        return replace(changes, value=made.values, ts=ends, old=None, extra=extra)
 
     def _in_order_only(self, number: np.ndarray) -> np.ndarray:
         """The keys whose records have to be taken in order of arrival."""
@@ -294,18 +274,26 @@ def _none(rows: Changes) -> Changes:
     return replace(replace(rows, extra={}).take(none), extra={GROUP: none, START: none, END: none})
 
 
-def _last_of_window(made: Changes) -> np.ndarray:
-    """The rows without those of a window that another record made again: the store did not show it any more."""
-    group, starts, ends = (np.asarray(made.extra[name]) for name in (GROUP, START, END))
-    order = np.lexsort((made.minor, made.major, ends, starts, group))
-    begins = begins_of(group[order], starts[order], ends[order])
-    return np.sort(order[np.append(begins[1:], True)[: len(order)]])
-
-
 def _in_order(gone: Changes, made: Changes) -> Changes:
     """By arrival, of each record the tombstones first."""
     both = concat_changes([gone, made]) if gone.rows else made
     return both.take(np.lexsort((np.arange(both.rows) >= gone.rows, both.minor, both.major)))
+
+
+def _both(merged: Moved, walked: Moved) -> Moved:
+    """The changes of other keys, in order of arrival."""
+    both = (merged, walked)
+    repeated = None
+    if any(one.repeated is not None for one in both):
+        repeated = _by_arrival([one.net if one.repeated is None else one.repeated for one in both])
+    failures = [*merged.failures, *walked.failures]
+    net = _by_arrival([one.net for one in both])
+    return Moved(net, None, walked.late, failures, repeated, walked.apart)
+
+
+def _by_arrival(parts: Sequence[Changes]) -> Changes:
+    both = concat_changes([part for part in parts if part.rows] or parts[:1])
+    return both.take(np.lexsort((both.minor, both.major)))
 
 
 def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:

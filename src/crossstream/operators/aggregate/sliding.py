@@ -19,7 +19,7 @@ import numpy as np
 from crossstream.columns.values import Values
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.aggregate.windows import NOW, Held, Log, Note, Steps
+from crossstream.operators.aggregate.windows import NOW, STATE, Held, Log, Note, Steps
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
@@ -55,17 +55,15 @@ class _Windows:
         return self.starts[bisect_left(self.starts, low) : bisect_right(self.starts, high)]
 
 
-def held_windows(
-    view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int, column: str = "value"
-) -> Held:
-    """The windows of the store that the records may change or copy. ``column``: that of the aggregates."""
+def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int) -> Held:
+    """The windows of the store that the records may change or copy."""
     firsts = np.flatnonzero(groups.begins)
     low = np.maximum(np.minimum.reduceat(groups.rows.ts, firsts) - 2 * windows.size, max(horizon, 0))
     high = np.maximum.reduceat(groups.rows.ts, firsts) + 1
     group, columns = rows_within(view, groups.hashes, groups.keys, low, high)
     starts = np.asarray(columns["s"])
-    values = Values(serde, wire=columns[column])
-    return Held(group, starts, starts + windows.size, np.asarray(columns["ts"]), values)
+    values = Values(serde, wire=columns["value"])
+    return Held(group, starts, starts + windows.size, np.asarray(columns["ts"]), values, columns.get(STATE))
 
 
 class Sliding:
@@ -80,7 +78,7 @@ class Sliding:
         self._groups, self._steps = groups, steps
         self.log = Log()
         self._windows = [_Windows() for _ in groups.hashes]
-        aggregates = steps.read(held.values)
+        aggregates = steps.read(held)
         for number, start, ts, aggregate in zip(
             held.group.tolist(), held.starts.tolist(), held.ts.tolist(), aggregates, strict=True
         ):

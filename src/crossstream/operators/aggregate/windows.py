@@ -5,8 +5,9 @@ are noted in order (`Log`), and what is left of them at the end of a batch is pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,12 +17,11 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Fold, Groups
-from crossstream.operators.table.kernel import Rows
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column
-from crossstream.storage.sorted_run import expand
+from crossstream.storage.sorted_run import expand, places_of
 
 
 def ends_of(windows: WindowSpec, starts: np.ndarray) -> np.ndarray:
@@ -73,8 +73,15 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     """How long (ms) after its position the store keeps a window, at least; None: for good. Source: KIP-328."""
     if windows.kind == "unlimited":
         return None
-    sizes = 2 if windows.kind == "sliding" else 1
-    return max(asked or 0, sizes * windows.size + windows.grace)
+    if windows.kind != "sliding":
+        return max(asked or 0, windows.size + windows.grace)
+    # Twice the size has all open windows, except where the size is 0: Kafka stops at the first record of such windows.
+    return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
+
+
+def remembered(windows: WindowSpec | None) -> int:
+    """How long (ms) a window stays that is over: a late record may yet belong to a session, and is counted then."""
+    return windows.size + 1 if windows is not None and windows.kind == "session" else 0
 
 
 Window = tuple[int, int, int]
@@ -87,15 +94,27 @@ NOW = "now"
 """Extra column: the stream time with a record."""
 
 
+STATE = "state"
+"""Extra column: what a store keeps of an aggregate beside its value."""
+
+
+class Made(NamedTuple):
+    """Aggregates as a column, and the extra columns that the store keeps beside them."""
+
+    values: Values
+    extra: Mapping[str, Column] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Windows of the store. ``group``: the number of the key of each."""
+    """Windows of the store. ``group``: the number of the key of each; ``states``: the column `STATE`, if any."""
 
     group: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
     ts: np.ndarray
     values: Values
+    states: Column | None
 
     def numbers(self) -> dict[Window, int]:
         """The number of each window: by key, start and end."""
@@ -107,9 +126,10 @@ class Held:
 class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
-    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
-    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
-    then its new row, or the same row of a sliding window twice.
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record; ``apart``:
+    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and
+    those before them of windows that only one record changes: it gives a tombstone for a session and then its new row,
+    or the same row of a sliding window twice.
     """
 
     net: Changes
@@ -117,6 +137,7 @@ class Moved:
     late: int
     failures: list[Failure]
     repeated: Changes | None = None
+    apart: int = 0
 
 
 class Note(NamedTuple):
@@ -140,6 +161,7 @@ class Log:
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     late: int = 0
+    apart: int = 0
 
     def fail(self, row: int, role: str, error: BaseException) -> bool:
         """Notes a failure; False if no other record may be tried."""
@@ -168,47 +190,69 @@ class Log:
             for number, window in enumerate(windows)
             if last[window] in kept and len(changed[window]) == 1
         ]
-        changes, net = self._changes(groups, steps), np.array(sorted(kept), np.int64)
-        final = changes.take(net)
+        # Only the aggregates that are given out are worked out, and of single changes only what is shown.
+        shown = kept.union(alone)
+        numbers = _numbers(range(len(windows)) if every else sorted(shown))
+        place = np.append(places_of(numbers, len(windows)), len(numbers) + np.arange(len(held.group) + 1))
+        aggregates = [self.notes[number].aggregate for number in numbers.tolist()]
+        net = _numbers(sorted(kept))
+        if every:
+            changes = self._changes(groups, numbers, Made(steps.shown(aggregates)))
+            final = self._changes(
+                groups, net, steps.values([self.notes[number].aggregate for number in net.tolist()])
+            )
+        else:
+            changes = self._changes(groups, numbers, steps.values(aggregates))
+            final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
-            changes = replace(changes, old=values.take(np.array(before, np.int64)))
-            final = replace(final, old=values.take(np.array(stored, np.int64)[net]))
+            changes = replace(changes, old=values.take(place[_numbers(before)[numbers]]))
+            final = replace(final, old=values.take(place[_numbers(stored)[net]]))
         repeated = None
         if not kept.issuperset(alone):
-            repeated = changes.take(np.array(sorted(kept.union(alone)), np.int64))
-        return Moved(final, changes if every else None, self.late, self.failures, repeated)
+            repeated = changes.take(place[_numbers(sorted(shown))])
+        return Moved(final, changes if every else None, self.late, self.failures, repeated, self.apart)
 
-    def _changes(self, groups: Groups, steps: Steps) -> Changes:
+    def _changes(self, groups: Groups, numbers: np.ndarray, made: Made) -> Changes:
+        notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (
-            np.array([getattr(one, name) for one in self.notes], np.int64) for name in names
+            np.array([getattr(one, name) for one in notes], np.int64) for name in names
         )
-        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end}
-        made = replace(groups.rows, extra={}).take(row)
-        value = steps.values([one.aggregate for one in self.notes])
-        return replace(made, value=value, ts=ts, old=None, extra=extra)
+        extra: Mapping[str, Column] = {GROUP: group, START: start, END: end, **made.extra}
+        changes = replace(groups.rows, extra={}).take(row)
+        return replace(changes, value=made.values, ts=ts, old=None, extra=extra)
 
 
-class MovingFold(Fold, Protocol):
+def _numbers(found: Iterable[int]) -> np.ndarray:
+    return np.fromiter(found, np.int64)
+
+
+class MovingFold(Protocol):
     """Applies rows to the aggregates of windows whose bounds depend on the records."""
 
-    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
-        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
-
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """Applies single rows. `FoldSteps` does for a fold that merges."""
-
-    @property
-    def by_record(self) -> bool:
-        """Whether the rows of a session have to be applied one after the other, as they arrive."""
+        """``merger``: the function that makes one aggregate of those of two sessions, if there is one."""
 
 
 class Steps(Protocol):
-    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate."""
+    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate.
 
-    def read(self, values: Values) -> list[Any]:
-        """Aggregates of the store."""
+    ``failures``: the rows of which it is known that they fail; ``by_record``: others may fail, too, so that the rows
+    have to be taken one after the other; ``in_order``: aggregates depend on the order of their rows.
+    """
+
+    @property
+    def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def by_record(self) -> bool: ...
+
+    @property
+    def in_order(self) -> bool: ...
+
+    def read(self, held: Held) -> list[Any]:
+        """Aggregates of the store; called before all else."""
 
     def add(self, row: int, aggregate: Any) -> Any:
         """The aggregate with a row; may change the one that is given."""
@@ -219,5 +263,15 @@ class Steps(Protocol):
     def copy(self, aggregate: Any) -> Any:
         """A copy of the aggregate: a later `add` does not change it."""
 
-    def values(self, aggregates: list[Any]) -> Values:
-        """Aggregates as a column."""
+    def values(self, aggregates: list[Any]) -> Made:
+        """Aggregates as columns."""
+
+    def shown(self, aggregates: list[Any]) -> Values:
+        """Their values alone, of each change in a batch."""
+
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+        """The aggregates of all that sessions have; called unless `by_record`.
+
+        ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;
+        ``begins``: where sessions begin.
+        """

@@ -95,12 +95,16 @@ class SubscribeRunner(Runner):
         if left is None or not left.rows:
             return
         self.task.report.count_in(node.name, left.rows)
+        # What cannot be written must not subscribe; from here on rows are keyed by their foreign keys.
+        left = self.as_stored(replace(left, old=None), self.task.flow(self.out()).value)
+        if not left.rows:
+            return
         store = self.task.stores(self.step.store)
         column = left.extra[self.step.column]
         subscribed = subscribe(
             LEFT_ROWS[node.kind],
             store.view,
-            replace(left, old=None, extra={}),
+            replace(left, extra={}),
             column,
             store.definition.value,
             emit=emit_of(self.step.changelog),

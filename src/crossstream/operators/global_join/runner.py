@@ -97,7 +97,7 @@ class GlobalResolveRunner(Runner):
         node: graph.ForeignKeyJoin = self.node
         asked, alone = self.step.inputs
         asking, left_key = self.task.flow(asked), self.task.flow(alone).key
-        subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
+        subscriptions, answers = self.arrived(asked), self.arrived(alone)
         table = self.task.global_tables.open(self.step.table)
         changed = self.task.global_tables.changes(self.step.table, self.step.changelog)
         right, unresolved = changed.changes, dict[Any, Failure]()
@@ -158,8 +158,3 @@ class GlobalResolveRunner(Runner):
         failures = [unresolved[one].at(row) for row, one in enumerate(wanted) if one in unresolved]
         if failures:
             self.task.failures.failed(self.node, left, failures)
-
-    def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
-        """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""
-        changes = self.arrived(flow)
-        return None if changes is None else self.as_stored(changes, serde)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
@@ -13,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.changes import Changes, headers_in
-from crossstream.columns.evaluate import call_of_user
+from crossstream.columns.evaluate import Failure, call_of_user
 from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, Task
+from crossstream.operators.sink.table_rows import unfit_rows
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 from crossstream.runtime.shuffle_codec import pack
@@ -220,6 +222,8 @@ class FrameSinkRunner(Runner):
             too_late = "{} ms are after the year 9999, the last that Spark has"
             reasons = [(row, too_late.format(bare.ts[row])) for row in late]
             bare = self.task.failures.undecodable(node, bare, reasons, "timestamp")
+        if bare.rows and isinstance(node, graph.TableSink):
+            bare = self._fitting(node, bare)
         if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
@@ -234,7 +238,29 @@ class FrameSinkRunner(Runner):
         if not wired.declared():
             return changes
         try:
+            with suppress(SerdeError):
+                wired.series()  # which the columns of a table are made of
+                return changes
             reasons = bisected(lambda wire: Values(serde, wire=wire).series(), wired.wire())
         except SerdeError as error:
             raise error.at(**node.where, part=part) from None
         return self.task.failures.undecodable(node, changes, reasons, part) if reasons else changes
+
+    def _fitting(self, node: graph.TableSink, changes: Changes) -> Changes:
+        """The records without those that the table cannot hold."""
+        unfit = unfit_rows(node, changes)
+        if not unfit:
+            return changes
+        failures = [Failure(row, _unfit(node, reason)) for row, reason in unfit]
+        self.task.failures.failed(node, changes, failures)
+        return changes.without([row for row, _ in unfit])
+
+
+def _unfit(node: graph.TableSink, reason: str) -> SinkError:
+    return SinkError(
+        f"the {node.form.capitalize()} table cannot hold a record: {reason}",
+        code="CS-654",
+        where={"table": node.table},
+        next="change the value before: map_values(…), or the key: select_key(…); or skip such records:"
+        " processing_errors='skip' or cs.DeadLetter(topic)",
+    )

@@ -56,7 +56,11 @@ class ReferManyRunner(Runner):
         if left is None:
             flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
-        rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
+        # What cannot be written must not subscribe.
+        left = self.writable(
+            replace(left, old=None, lost=None, extra={}), "value", self.task.flow(self.out()).value
+        )
+        rows = self._rows(node, left)
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
         changed, asks = refer(
             node.names, subscriptions, rows, emit=emit_of(self.step.changelog), bits=self.task.batch.bits

@@ -10,7 +10,7 @@ from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, Task
 from crossstream.operators.stateless import kernel as stateless
-from crossstream.planning.steps import StatelessStep
+from crossstream.planning.steps import EncodeStep, StatelessStep
 
 
 class StatelessRunner(Runner):
@@ -62,6 +62,18 @@ class StatelessRunner(Runner):
         parts = [(flow, part) for flow in flows for part in self.held.pop(flow, []) if part.rows]
         if parts:
             yield self.out(), in_branch_order(parts, self.step.forks, self.task.batch.came_from)
+
+
+class EncodeRunner(Runner):
+    """Writes the values of each piece in the serde that their reader declares; rows that it refuses are reported."""
+
+    step: EncodeStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def accept(self, flow: str, changes: Changes) -> None:
+        self.emit(self.as_stored(changes, self.task.flow(self.out()).value))
 
 
 def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:

@@ -33,6 +33,8 @@ class MaterializeRunner(Runner):
 
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])
+        if self.step.latest:
+            changes = self.latest_only(changes)
         if changes is None:
             return
         if self.step.null_key_reason:

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
 from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
@@ -108,7 +109,10 @@ class AvroEvents:
         registry = _registry(self.settings)
         frames = split_frames(pa.array([data], pa.large_binary()))
         schemas, _ = check_ids(registry, frames.ids, "AVRO")
-        names = {parse(one.text, one.references).name.rpartition(".")[2] for one in schemas.values()}
+        try:
+            names = {parse(one.text, one.references).name.rpartition(".")[2] for one in schemas.values()}
+        except SerdeError:  # not a schema
+            return False
         return bool(names & {"Heartbeat", "TransactionMetadataValue", "SchemaChangeValue"})
 
     def _read(
@@ -124,7 +128,9 @@ class AvroEvents:
         for reason in unknown.values():
             raise bad(reason)
         schema = next(iter(schemas.values()))
-        reading = _reading(schema.text, schema.references, self.settings, is_key, needed)
+        reading = _reading_or_fault(schema.text, schema.references, self.settings, is_key, needed)
+        if isinstance(reading, str):
+            raise bad(reading)
         column, faults = decoded(reading.reader, payload, head)
         for reason in faults.values():
             raise bad(reason)
@@ -148,11 +154,23 @@ class _Reading(NamedTuple):
 
 
 @lru_cache(maxsize=256)
+def _reading_or_fault(
+    text: str, references: References, settings: Debezium, is_key: bool, needed: frozenset[str] | None
+) -> _Reading | str:
+    """How records of a schema are read; a text: why they cannot be."""
+    try:
+        return _reading(text, references, settings, is_key, needed)
+    except ValueError as error:
+        return str(error)
+    except SerdeError as error:
+        return error.what
+
+
 def _reading(
     text: str, references: References, settings: Debezium, is_key: bool, needed: frozenset[str] | None
 ) -> _Reading:
     node = parse(text, references)
-    writer, meaning = _without_logical(node, {}), _meaning(node)
+    writer, meaning = _without_logical(node, {}), _meaning(node, {})
     wanted = {field.name for field in settings.fields}
     if is_key:
         return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
@@ -223,20 +241,22 @@ def _as_bytes(node: Node) -> Node:
     return replace(node, kind="bytes") if node.kind == "string" else node
 
 
-def _meaning(node: Node, within: tuple[Node, ...] = ()) -> Logical:
-    """What Kafka Connect wrote into a schema about the meaning of its columns."""
-    if node in within:
-        return NO_SCHEMA
-    inside = (*within, node)
-    if node.kind == "union":
-        parts = [_meaning(part, inside) for part in node.parts]
-        return next((one for one in parts if one != NO_SCHEMA), NO_SCHEMA)
-    return Logical(
-        node.connect or LOGICAL.get(node.logical),
-        node.scale if node.logical == "decimal" else None,
-        {one.name: _meaning(one.node, inside) for one in node.fields},
-        _meaning(node.parts[0], inside) if node.kind == "array" else None,
-    )
+def _meaning(node: Node, known: dict[int, Logical]) -> Logical:
+    """What Kafka Connect wrote into a schema about the meaning of its columns. ``known``: of types, looked at once;
+    one inside itself has none there."""
+    if id(node) not in known:
+        known[id(node)] = NO_SCHEMA
+        parts = [_meaning(part, known) for part in node.parts]
+        if node.kind == "union":
+            known[id(node)] = next((one for one in parts if one != NO_SCHEMA), NO_SCHEMA)
+        else:
+            known[id(node)] = Logical(
+                node.connect or LOGICAL.get(node.logical),
+                node.scale if node.logical == "decimal" else None,
+                {one.name: _meaning(one.node, known) for one in node.fields},
+                parts[0] if node.kind == "array" else None,
+            )
+    return known[id(node)]
 
 
 def _parts(column: pl.Series) -> dict[str, pl.Series]:

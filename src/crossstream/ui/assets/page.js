@@ -243,6 +243,8 @@ function show() {
 
   const times = Object.entries(seen.newest_read).sort((one, other) => one[1] - other[1]);
   table($("times"), ["input", "#stream time", "#behind"], times.map(([name, ms]) => [name, moment(ms), span(seen.time - ms / 1000)]), { most: 14, none: "no record read yet" });
+  const waits = Object.entries(seen.waiting || {}).sort((one, other) => other[1] - one[1]);
+  table($("waits"), ["waits for source partitions", "#rows"], waits.map(([operator, rows]) => [operator, whole.format(rows)]));
   $("dead").textContent = whole.format(seen.dead_letters);
   const texts = [...seen.errors.map((text) => ["bad", text]), ...seen.warnings.map((text) => ["warning", text])];
   if ($("errors").dataset.key !== String(texts)) {
@@ -445,7 +447,7 @@ async function showWhy(times = []) {
   const many = answer.records === 1 ? "1 record" : `${whole.format(answer.records)} records`;
   const head = answer.value === null ? `no row ${key}` : `${key} = ${cut(answer.value)}`;
   const said = [...(answer.ended ? [`It ended: ${answer.ended}`] : []), ...answer.notes];
-  const made = answer.value === null ? "" : answer.exact ? `made by ${many}; without any of them it is another row` : many;
+  const made = answer.value === null ? "" : answer.exact ? `made by ${many}; without any of them it is another row` : `not exact: ${many}`;
   place.replaceChildren(make("h3", {}, `Why ${head}`), make("p", { class: "quiet" }, [made, `after batch ${answer.batch}`].filter(Boolean).join(", ")),
     ...said.map((one) => make("p", { class: "warning" }, one)), make("ul", {}, step(answer.step, new Set())));
 }

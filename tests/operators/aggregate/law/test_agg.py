@@ -24,7 +24,7 @@ Row = dict[str, Any]
 Input = tuple[str, "Row | None"]
 
 TEXT = serdes.string()
-SCHEMA = {"n": pl.Int64, "x": pl.Float64, "s": pl.String, "d": pl.Date, "g": pl.String}
+SCHEMA = {"n": pl.Int64, "x": pl.Float64, "s": pl.String, "d": pl.Date, "g": pl.String, "u": pl.UInt64}
 VALUE = serdes.json(SCHEMA)
 CONSUMED = cs.Consumed(key=TEXT, value=VALUE)
 
@@ -35,6 +35,7 @@ rows = st.fixed_dictionaries(
         "s": st.none() | st.sampled_from(["", "a", "b", "é"]),
         "d": st.none() | st.sampled_from([date(2024, 1, 1), date(1969, 2, 3)]),
         "g": st.none() | st.sampled_from(["u", "v"]),
+        "u": st.none() | st.sampled_from([0, 1, 2**62, 2**58 + 1]),
     }
 )
 inputs = st.lists(st.tuples(st.sampled_from("abc"), st.none() | rows), max_size=24)
@@ -51,6 +52,7 @@ OF_NUMBERS = {
     "count": agg.count(),
     "known": agg.count("n"),
     "total": agg.sum("n"),
+    "unsigned": agg.sum("u"),
     "exact": agg.sum("x"),
     "mean": agg.mean("x"),
     "share": agg.sum(pl.col("n") * 2) / agg.count(),
@@ -61,6 +63,10 @@ OF_ROWS = {
     "last": agg.last("d"),
     "all": agg.collect("n"),
     "set": agg.collect_set("s"),
+    "numbers": agg.count_distinct("n"),
+    "zeros": agg.collect("x"),
+    "top": agg.top(2, by="n", field="s"),
+    "bottom": agg.bottom(3, by=pl.col("s")),
     "different": agg.approx_distinct("x"),
 }
 ALL = {**OF_NUMBERS, **EXTREMES, **OF_ROWS}
@@ -71,12 +77,13 @@ some_columns = st.sampled_from(
 
 def expected(found: Sequence[Row]) -> Row:
     """What the rows of a group give."""
-    n, x, s, d = ([row[name] for row in found if row[name] is not None] for name in "nxsd")
+    n, x, s, d, u = ([row[name] for row in found if row.get(name) is not None] for name in "nxsdu")
     different = list(dict.fromkeys(s))
     return {
         "count": len(found),
         "known": len(n),
         "total": sum(n) if n else None,
+        "unsigned": sum(u) if u else None,
         "exact": math.fsum(x) if x else None,
         "mean": math.fsum(x) / len(x) if x else None,
         "share": 2 * sum(n) / len(found) if n else None,
@@ -88,8 +95,17 @@ def expected(found: Sequence[Row]) -> Row:
         "last": d[-1] if d else None,
         "all": n,
         "set": different,
-        "different": len({value.hex() for value in x}),
+        "numbers": len(set(n)),
+        "zeros": [abs(value) if value == 0 else value for value in x],
+        "top": [row["s"] for row in sorted_by(found, "n", largest=True)[:2]],
+        "bottom": sorted_by(found, "s")[:3],
+        "different": len(set(x)),
     }
+
+
+def sorted_by(found: Sequence[Row], name: str, largest: bool = False) -> list[Row]:
+    """The rows with a value, of equal ones the first to arrive first."""
+    return sorted((row for row in found if row[name] is not None), key=lambda row: row[name], reverse=largest)
 
 
 def at_end(given_: Sequence[Input]) -> dict[str, Row]:
@@ -144,7 +160,7 @@ def test_a_stream_gives_what_its_records_give(given_: list[Input], way: Way, col
         )
 
 
-A, B = ({"n": n, "x": None, "s": "a", "d": None, "g": "u"} for n in (1, 2))
+A, B = ({"n": n, "x": None, "s": "a", "d": None, "g": "u", "u": None} for n in (1, 2))
 
 
 @cases(2)
@@ -237,6 +253,7 @@ class Plain:
     s: str | None
     d: date | None
     g: str | None
+    u: int | None
 
 
 SOME_WINDOWS = st.sampled_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from hypothesis import given
@@ -54,6 +55,27 @@ def test_any_cut_into_batches(seed: int) -> None:
     check_store(case, ran, reference)
 
 
+@cases(0.5)
+@given(st.integers(0, 10**9))
+def test_sliding_windows_of_one_moment_have_the_records_of_that_moment(seed: int) -> None:
+    """With a difference of 0, with each update or on close: as many as came in time."""
+    random = Random(seed)
+    grace, records = random.choice((0, 1, 4)), random_records(random, 30)
+    wanted, now = Counter[tuple[str, int, int]](), -1
+    for record in records:
+        if record.key is not None and record.value is not None:
+            now = max(now, record.ts)
+            if record.ts >= now - grace:
+                wanted[record.key, record.ts, record.ts] += 1
+    closed = {window: count for window, count in wanted.items() if window[2] < now - grace}
+    for final in (False, True):
+        case = Case("sliding", "count", 0, grace, final=final)
+        made = [result for batch in run(case, cut(random, records)).batches for result in batch]
+        found = {window: row[0] for window, row in newest(made).items()}
+        assert found == (closed if final else wanted), (case, records)
+        assert not final or len(made) == len(found)
+
+
 def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
     rows = list(ran.rows)
     assert set(rows) <= set(shown(reference)), case
@@ -61,6 +83,7 @@ def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
     assert [row for row in rows if row in open_] == open_, case
     assert rows == sorted(rows), case
     assert ran.dropped == reference.dropped, case
+    assert ran.apart == reference.apart, case
 
 
 def is_open(case: Case, reference: Windowing, window: tuple[str, int, int]) -> bool:

@@ -308,3 +308,46 @@ def test_a_sum_of_floats_is_rounded_once(values: list[float]) -> None:
     found = exact.rounded(*exact.total_so_far(digits, nothing, rows, rows[:1], last))
     wanted = math.inf if values[0] == 1e308 else math.fsum(values)
     assert found.tolist() == [wanted]
+
+
+ZEROS = [("p", 0.0), ("m", -0.0), ("p", 0.0)]
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_the_zero_of_another_group_is_no_extreme(every: int) -> None:
+    """p had −0.0 as its largest value, for the two zeros are equal, and m's came last. There is one zero."""
+    made = grouped().agg(high=agg.max("x"), low=agg.min("x"), all=agg.collect("x"), set=agg.collect_set("x"))
+    rows = results(made, [(key, {"n": 1, "x": x, "s": "a"}) for key, x in ZEROS], every)
+    assert [math.copysign(1, row["high"]) for row in rows.values()] == [1, 1]
+    assert str(rows["p"]) == str({"high": 0.0, "low": 0.0, "all": [0.0, 0.0], "set": [0.0]})
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_sums_without_a_sign_use_all_of_their_64_bits(every: int) -> None:
+    value = serdes.json({"u": pl.UInt64})
+    columns = {"sum": agg.sum("u"), "mean": agg.mean("u")}
+    rows: list[tuple[str, Any]] = [("k", {"u": 2**63}), ("k", {"u": 2**63 - 1}), ("j", {"u": 5})]
+    assert results(grouped(value).agg(**columns), rows, every, value)["k"] == {
+        "sum": 2**64 - 1,
+        "mean": (2**64 - 1) / 2,
+    }
+    with pytest.raises(cs.ProcessingError, match="beyond 64 bits"):
+        results(grouped(value).agg(**columns), [*rows, ("k", {"u": 1})], every, value)
+
+
+def test_top_wants_a_number_and_what_decides() -> None:
+    with pytest.raises(cs.TopologyError, match=r"CS-101.*at least one value, not 0"):
+        agg.top(0, by="n")
+    with pytest.raises(cs.TopologyError, match=r"CS-104.*a field of bottom is 5"):
+        agg.bottom(1, 5)  # type: ignore[arg-type]
+    with pytest.raises(cs.TopologyError, match=r"CS-114.*type"):
+        grouped().agg(a=agg.top(1, by="value"))
+
+
+def results(made: Any, rows: list[tuple[str, Any]], every: int, value: Any = VALUE) -> dict[str, Any]:
+    """The last row of each group."""
+    made.to("out")
+    with cs.TopologyTestDriver(made._draft.finish(), commit_every=every) as driver:
+        driver.create_input_topic("s", TEXT, value).pipe_records([cs.TestRecord(*row) for row in rows])
+        driver.commit()
+        return driver.create_output_topic("out", TEXT, serdes.json()).read_key_values_to_map()

@@ -14,10 +14,10 @@ from tests.spark.world import World
 
 COLUMNS: Any = ALL
 ROWS: list[dict[str, Any]] = [
-    {"n": 1, "x": 0.1, "s": "a", "d": None, "g": "u"},
-    {"n": 3, "x": 1e16, "s": None, "d": None, "g": "v"},
-    {"n": -2, "x": 0.2, "s": "b", "d": None, "g": "u"},
-    {"n": 3, "x": None, "s": "a", "d": None, "g": "v"},
+    {"n": 1, "x": 0.1, "s": "a", "d": None, "g": "u", "u": 1},
+    {"n": 3, "x": 1e16, "s": None, "d": None, "g": "v", "u": 2**62},
+    {"n": -2, "x": 0.2, "s": "b", "d": None, "g": "u", "u": 0},
+    {"n": 3, "x": None, "s": "a", "d": None, "g": "v", "u": None},
 ]
 
 

@@ -41,6 +41,7 @@ import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.test.TestRecord;
 
 /** Groups of streams and tables of texts; the functions and shapes are those of `tests/operators/aggregate/groups.py`. */
@@ -173,13 +174,29 @@ final class Grouping {
             case "to_table" -> stream("in").toTable(Materialized.with(TEXT, TEXT));
             case "re-keyed to_table" -> stream("in").selectKey((key, value) -> value == null ? key : value.substring(value.length() - 1))
                 .toTable(Materialized.with(TEXT, TEXT));
-            case "filter" -> topic("in").filter((key, value) -> !value.contains("3"));
-            case "map" -> topic("in").mapValues(value -> value.contains("2") ? null : value + "'");
+            case "filter" -> some(topic("in"));
+            case "map" -> marked(topic("in"));
+            case "versions" -> versions();
+            case "filter of versions" -> some(versions());
+            case "map of versions" -> marked(versions());
             case "inner" -> topic("in").join(topic("other"), BOTH);
             case "left" -> topic("in").leftJoin(topic("other"), BOTH);
             case "outer" -> topic("in").outerJoin(topic("other"), BOTH);
             default -> throw new IllegalArgumentException("no table " + source);
         };
+    }
+
+    private KTable<String, String> some(KTable<String, String> table) {
+        return table.filter((key, value) -> !value.contains("3"));
+    }
+
+    private KTable<String, String> marked(KTable<String, String> table) {
+        return table.mapValues(value -> value.contains("2") ? null : value + "'");
+    }
+
+    private KTable<String, String> versions() {
+        return builder.table("in", Consumed.with(TEXT, TEXT), Materialized.<String, String>as(
+            Stores.persistentVersionedKeyValueStore("versions", Duration.ofMillis(10))).withKeySerde(TEXT).withValueSerde(TEXT));
     }
 
     private KTable<String, String> topic(String name) {
