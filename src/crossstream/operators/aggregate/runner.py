@@ -47,6 +47,7 @@ from crossstream.operators.aggregate.windows import (
 )
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
+from crossstream.operators.table.kernel import as_stored
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
@@ -231,12 +232,17 @@ class AggregateRunner(Runner):
             store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+
+        def stored(changes: Changes) -> Changes:
+            kept = self.as_stored(changes, serde)
+            return kept if kept.old is None else replace(kept, old=as_stored(kept.old, serde))
+
+        net = stored(made.net)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
             repeated = made.repeated if self.step.repeats else None
-            emitted = net if repeated is None else self.as_stored(repeated, serde)
-            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            emitted = net if repeated is None else stored(repeated)
+            changelog = None if made.every is None else stored(made.every)
             yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
