@@ -255,7 +255,7 @@ FAULTS = [
     ("orders.filter_not(lambda order: order.amuont > 1)", "attr-defined"),
     ("stream.join(stream, lambda one, two: two.amuont, within='1 hour')", "attr-defined"),
     ("stream.left_join(customers, lambda order, customer: customer.nme)", "attr-defined"),
-    ("stream.join(numbers, lambda order, text: text.uper(), key_selector='amount')", "attr-defined"),
+    ("stream.join(numbers, lambda order, text: text.loud(), key_selector='amount')", "attr-defined"),
     ("stream.join(customers, lambda key, order, customer: key.amount)", "misc"),
     ("stream.join(numbers, lambda key, other, order, text: other.x, key_selector='amount')", "misc"),
     ("stream.select_key(lambda order: order.custmer)", "attr-defined"),
