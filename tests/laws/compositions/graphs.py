@@ -116,9 +116,9 @@ class Kind:
 
     ``typed``: the type of the values is declared. ``nulls``, ``open``: there may be null values, null keys. ``placed``:
     the serde of the keys is known. ``final``: a table each row of which comes out once. ``versions``: a table that
-    keeps them. ``sources``: those above. ``clocked``: stream time decides what comes out. ``crossing``: one record
-    comes to it on several ways, so that their order counts. ``mixed``: records of several topics, which have no order
-    among them before an operator works by key (semantics 3.2).
+    keeps them. ``sources``: those above. ``crossing``: one record comes to it on several ways, so that their order
+    counts. ``mixed``: records of several topics or state partitions, which have no order among them before an operator
+    works by key (semantics 3.2).
     """
 
     shape: Literal["stream", "table", "global"]
@@ -133,7 +133,6 @@ class Kind:
     final: bool = False
     versions: bool = False
     sources: frozenset[int] = frozenset()
-    clocked: bool = False
     crossing: bool = False
     mixed: bool = False
 
@@ -153,7 +152,6 @@ def kind_of(step: Step, number: int, parents: Sequence[Kind]) -> Kind:
     base = replace(
         first,
         sources=sources,
-        clocked=any(parent.clocked for parent in parents),
         crossing=any(parent.crossing for parent in parents),
         final=False,
     )
@@ -161,11 +159,10 @@ def kind_of(step: Step, number: int, parents: Sequence[Kind]) -> Kind:
         base = replace(base, emitted="loose")
     made = _KINDS[step.op](step, base, parents)
     if step.op in BY_KEY and parents[-1].shape != "global":
-        made = replace(made, mixed=step.op == "process")
+        made = replace(made, mixed=step.op == "process" or (step.op == "deduplicate" and step.by != ""))
     meets = len(parents) > 1 and any(parent.shape == "stream" for parent in parents)
     shared = meets and len(parents[0].sources & parents[1].sources) > 0
-    clocked = step.windows is not None or step.within or (step.history is not None and step.history < 1000)
-    return replace(made, clocked=made.clocked or bool(clocked), crossing=made.crossing or shared)
+    return replace(made, crossing=made.crossing or shared)
 
 
 def _source(step: Step, number: int) -> Kind:
@@ -178,7 +175,6 @@ def _source(step: Step, number: int) -> Kind:
         open=step.nulls,
         versions=step.history is not None,
         sources=frozenset([number]),
-        clocked=step.history is not None and step.history < 1000,
     )
 
 
@@ -269,9 +265,7 @@ def _to_stream(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 
 
 def _suppress(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
-    return replace(
-        base, emitted="exact" if step.fn == "closes" else "loose", final=step.fn == "closes", clocked=True
-    )
+    return replace(base, emitted="exact" if step.fn == "closes" else "loose", final=step.fn == "closes")
 
 
 def _aggregate(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
