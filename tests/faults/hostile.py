@@ -6,12 +6,13 @@ is outside of the folder, and of its own target, as it was.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import xxhash
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.cli import main
 from crossstream.errors import CrossStreamError
 from crossstream.metrics.observation import Observation
 from crossstream.query.files import inspect_state, store_names
@@ -166,8 +168,25 @@ def look(root: Path, _: Path) -> None:
             changes_of(source, one["name"], "k1")
 
 
+def command_line(root: Path, _: Path) -> None:
+    """As people do. What is wrong is an error of ours, and no bug."""
+    for words in (
+        ["query"],
+        ["query", "rows"],
+        ["state", "inspect"],
+        ["state", "verify"],
+        ["why", "rows", "k1"],
+    ):
+        name, *rest = words
+        arguments = [*words, str(root)] if name == "state" else [name, str(root), *rest]
+        said = io.StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            main(arguments)
+        assert "CS-001" not in said.getvalue(), (words, said.getvalue())
+
+
 ACTS: list[Callable[[Path, Path], None]] = [
-    query, inspect, verify, backup, restore, fork, recut, start, look
+    query, inspect, verify, backup, restore, fork, recut, start, look, command_line
 ]  # fmt: skip
 
 

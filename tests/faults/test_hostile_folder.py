@@ -99,7 +99,7 @@ class TestNames:
         content["versions"]["rows"]["0"] = name
         write(newest, content)
         errors = attacked(state, home, tmp_path)
-        assert {act for act in ACTS if act is not hostile.verify} == errors.keys()
+        assert {act for act in ACTS if act not in (hostile.verify, hostile.command_line)} == errors.keys()
         assert verify_state(state).problems
 
     @pytest.mark.parametrize("name", ["..", ".", "", "\0", "x" * 400, "../../home", "\u2024\u2024"])
