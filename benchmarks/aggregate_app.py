@@ -44,7 +44,7 @@ def aggregated(topics: Topics, work: str) -> Any:
         windows = cs.TimeWindows(size=SIZE_MS, advance=ADVANCE_MS)
         made, key, value = stream.group_by_key().windowed_by(windows).count(), tumbling, serdes.int64()
     elif work == "session":
-        windowed = stream.group_by_key().windowed_by(cs.SessionWindows(gap=SIZE_MS))
+        windowed = stream.group_by_key().windowed_by(cs.SessionWindows(gap=SIZE_MS, grace=0))
         made, key, value = windowed.count(), sessions, serdes.int64()
     else:
         windowed = stream.group_by_key().windowed_by(cs.TimeWindows(size=SIZE_MS))

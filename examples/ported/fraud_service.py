@@ -11,7 +11,7 @@ def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
     created = builder.stream("orders").filter(lambda order: order["state"] == "CREATED")
     by_customer = created.group_by("customer", key=int)
-    totals = by_customer.windowed_by(cs.SessionWindows(gap="1 hour")).aggregate(
+    totals = by_customer.windowed_by(cs.SessionWindows(gap="1 hour", grace=0)).aggregate(
         lambda: {"sum": 0},
         lambda total, order: {"order": order["id"], "sum": total["sum"] + order["quantity"] * order["price"]},
         merger=lambda left, right: {**right, "sum": left["sum"] + right["sum"]},

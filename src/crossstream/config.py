@@ -87,6 +87,9 @@ _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
 )
 
 
+BROKER_PATIENCE = "60 seconds"
+
+
 @keyword_settings(ConfigError, "CS-201", hints=_HINTS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsConfig:
@@ -113,7 +116,8 @@ class StreamsConfig:
                                  that were made again: ``"fail"``, or ``"skip"`` to their beginning
     ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
                                  ``"restart"`` as at a first start
-    ``broker_patience``          duration to wait for an absent broker before failing
+    ``broker_patience``          duration to wait for an absent broker before failing; where it is not set, ten seconds
+                                 at the first start
     ``idle_after``               duration without input after which the clock moves stream time, so that waiting
                                  records come out; None: stream time stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
@@ -154,7 +158,7 @@ class StreamsConfig:
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
     on_lost_state: OnLostState = "fail"
-    broker_patience: Duration = "60 seconds"
+    broker_patience: Duration = BROKER_PATIENCE
     idle_after: Duration | None = None
     retain_batches: int = 10
     state_mode: StateMode = "private"

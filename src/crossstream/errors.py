@@ -18,6 +18,7 @@ topic, partition, offset and key) and what to do *next*.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from types import FrameType
@@ -55,12 +56,12 @@ class CrossStreamError(Exception):
         return self
 
     def __str__(self) -> str:
-        where = ", ".join(f"{name} {value}" for name, value in self.where.items() if value is not None)
-        lines = [f"[{self.code}] {self.what}"]
-        if where:
-            lines.append(f"  where: {where}")
+        places = [f"{name} {in_one_line(value)}" for name, value in self.where.items() if value is not None]
+        lines = [f"[{self.code}] {_without_forged_lines(self.what)}"]
+        if places:
+            lines.append(f"  where: {', '.join(places)}")
         if self.next:
-            lines.append(f"  next:  {self.next}")
+            lines.append(f"  next:  {_without_forged_lines(self.next)}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,6 +81,30 @@ def type_and_text(error: BaseException) -> str:
     except Exception as failed:
         text = f"(its own text raised {type(failed).__name__})"
     return utf8_safe(f"{type(error).__name__}: {text}")
+
+
+_UNSEEN = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""Characters that move the cursor, colour what follows, or turn the direction of text around; without the newline."""
+_CONTROLS = re.compile(rf"[\n{_UNSEEN}]")
+_FORGED = re.compile(rf"\n(?!    (?!\s*(?:where|next):)\S)|[{_UNSEEN}]")
+"""The same, but for lines that are indented by four, as those of a log in an error of ours are."""
+
+
+def in_one_line(text: object) -> str:
+    """The text with escapes for what a terminal would not print: it may be a key or a value of anybody.
+
+    >>> in_one_line("one" + chr(10) + "two" + chr(27))
+    'one\\\\ntwo\\\\x1b'
+    """
+    return _CONTROLS.sub(_escape, str(text))
+
+
+def _without_forged_lines(text: str) -> str:
+    return _FORGED.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def utf8_safe(text: str) -> str:

@@ -444,6 +444,34 @@ def test_a_second_signal_ends_at_once():
     assert process.returncode == 130
 
 
+def test_ctrl_c_while_it_starts_ends_it_at_once():
+    program = (
+        "import time\n"
+        "from crossstream.cli.restarts import on_signals\n"
+        "from crossstream.cli.run import Interrupts\n"
+        "interrupts = Interrupts(lambda: print('first', flush=True))\n"
+        "interrupts.while_starting = lambda: print('stopped', flush=True)\n"
+        "with on_signals(interrupts.handle):\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(30)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "stopped\n"
+    assert process.returncode == 130
+
+
+def test_it_starts_in_another_thread_where_spark_takes_no_signals(tmp_path):
+    app, threads = StandIn(), list[threading.Thread]()
+    app.start = lambda: threads.append(threading.current_thread())  # type: ignore[method-assign]
+    run_with(app, tmp_path, once=True)
+    assert threads[0] is not threading.main_thread()
+
+
 @pytest.mark.parametrize(
     ("debug", "expected"),
     [(False, ["a worker ended"]), (True, ["app: starts", "a worker ended", "app: failed"])],

@@ -109,6 +109,36 @@ def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number
     assert shop.result()["cup"] == {"name": "Cup", "shop": "Cosy"}
 
 
+EARLY = """
+import os, signal, sys, threading
+import crossstream.spark.session as session
+from crossstream.cli import main
+
+def interrupted(context, warm_up=session.warm_up):
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    warm_up(context)
+
+session.warm_up = interrupted
+sys.exit(main(["run", "app.py"]))
+"""
+
+
+def test_ctrl_c_while_spark_starts_prints_one_line(shop):
+    """The first job runs, and the SparkContext is there: in the main thread it would have taken the signal."""
+    app_file(shop.folder, LOUD + SETTINGS)
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY],
+        cwd=shop.folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.splitlines() == ["starting Spark…", "stopped"]
+
+
 def test_the_whole_group_gets_ctrl_c_on_a_terminal(shop):
     app_file(shop.folder, LOUD + SETTINGS)
     with start("run", "app.py", "--json", cwd=shop.folder, start_new_session=True) as process:

@@ -1,6 +1,6 @@
 """A state folder as an attacker makes it: everything in it is well formed, with right checksums, and means harm.
 
-`ACTS` is all that is done with somebody's folder. Each must end, as it should or with an error of ours, and leave what
+`ACTS` is all that is done with someone's folder. Each must end, as it should or with an error of ours, and leave what
 is outside of the folder, and of its own target, as it was.
 """
 

@@ -1,4 +1,4 @@
-"""A state folder, and file topics, of somebody else: names, links, numbers and bytes in them that mean harm."""
+"""A state folder, and file topics, of someone else: names, links, numbers and bytes in them that mean harm."""
 
 from __future__ import annotations
 

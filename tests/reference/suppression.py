@@ -23,9 +23,14 @@ class Suppression:
         self.clock = max(self.clock, ts)
         time = self.waiting[key][0] if key in self.waiting else self.time_of(key, ts)
         self.waiting[key] = [time, wire, value, ts]
-        while self.waiting and self.oldest()[0] <= self.clock - self.duration:
-            self.leave()
+        self.advance(ts)
         while self.max_records is not None and len(self.waiting) > self.max_records:
+            self.leave()
+
+    def advance(self, ts: int) -> None:
+        """Stream time is at least ``ts``: with a change that is here, or in another state partition."""
+        self.clock = max(self.clock, ts)
+        while self.waiting and self.oldest()[0] <= self.clock - self.duration:
             self.leave()
 
     def oldest(self) -> tuple[int, bytes, Any]:

@@ -55,7 +55,8 @@ class Windowing:
     """The operator. ``size``: of time windows, the gap of sessions, the difference of sliding windows; all in ms.
 
     ``rows``: value and timestamp by key, start and end. ``dropped``: records without key, and windows that were closed
-    for a record. ``newest``: the largest start of a window that was ever put, of sessions the largest end.
+    for a record. ``newest``: the largest start of a window that was ever put, of sessions the largest end. ``apart``:
+    records that began a session beside a closed one that they are within the gap of.
     """
 
     kind: Kind
@@ -69,6 +70,7 @@ class Windowing:
     now: int = -1
     newest: int = -1
     twins: int = 0
+    apart: int = 0
     _out: list[Result] = field(default_factory=list)
     _emitted: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -117,6 +119,10 @@ class Windowing:
         if end < closed:
             self.dropped += 1
             return
+        joined_ends = {e for e, _ in found}
+        self.apart += any(
+            k == key and ts - self.size <= e <= ts and e not in joined_ends for k, _, e in self.rows
+        )
         aggregate = self.functions.first()
         for e, s in found:
             aggregate = self.functions.merge(aggregate, self.rows[key, s, e][0])

@@ -378,8 +378,9 @@ class TestAvroAndTheRegistry:
         writer = Writer(tmp_path, builder.build())
         writer.run({"rows": [(key.serialize(7) or b"", sent.serialize(Place(7, "Bern")), 1)]})
         writer.close()
-        assert cs.open_store(tmp_path, "rows").get(7) == {"shop": 7, "city": "Bern"}
-        (row,) = call(capsys, "query", tmp_path, "rows", "get", "7", "--format", "json").lines
+        asked, option = ({"registry": REGISTRY}, ("--registry", REGISTRY)) if bound else ({}, ())
+        assert cs.open_store(tmp_path, "rows", **asked).get(7) == {"shop": 7, "city": "Bern"}
+        (row,) = call(capsys, "query", tmp_path, "rows", "get", "7", "--format", "json", *option).lines
         assert row == {"key": 7, "value": {"shop": 7, "city": "Bern"}}
         (listed,) = call(capsys, "query", tmp_path, "--format", "json").lines
         assert listed["rows"] == 1

@@ -130,6 +130,42 @@ def test_a_store_without_a_serde_refuses_instances(make: Any) -> None:
     assert "Materialized(value=serdes.json(Order))" in str(caught.value.next)
 
 
+def aggregated(table: cs.KTable, made: Any, **materialized: Any) -> cs.KTable:
+    grouped = table.to_stream().group_by_key()
+    return grouped.aggregate(lambda: None, lambda old, value: made, store="made", **materialized)
+
+
+def reduced(table: cs.KTable, made: Any, **materialized: Any) -> cs.KTable:
+    stream = table.to_stream()
+    twice = stream.merge(stream.filter(lambda value: True))
+    return twice.group_by_key().reduce(lambda old, value: made, store="made", **materialized)
+
+
+@pytest.mark.parametrize("made", OTHERS, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("make", [stored, joined, aggregated, reduced])
+def test_a_named_store_of_an_untyped_source_refuses_instances(make: Any, made: Any) -> None:
+    builder = cs.StreamsBuilder()
+    make(builder.table("in"), made)
+    with pytest.raises(cs.SerdeError, match=r"^\[CS-410\]"):
+        run(builder.build(), '"x"')
+
+
+@pytest.mark.parametrize("make", [stored, joined, aggregated, reduced])
+def test_a_named_store_of_an_untyped_source_keeps_json_and_what_a_named_serde_makes(make: Any) -> None:
+    for made, kept in (({"a": [1, (2,)]}, {"a": [1, [2]]}), ("x", "x"), (7, 7)):
+        builder = cs.StreamsBuilder()
+        make(builder.table("in"), made)
+        assert run(builder.build(), '"x"').get_key_value_store("made").get("k0") == kept
+    builder = cs.StreamsBuilder()
+    make(builder.table("in"), Order(Status.OPEN), value=serdes.json(Order))
+    assert run(builder.build(), '"x"').get_key_value_store("made").get("k0") == Order(Status.OPEN)
+    builder = cs.StreamsBuilder()
+    make(
+        builder.table("in"), Status.OPEN, value=serdes.json()
+    )  # by its own name, it is what JSON makes of it
+    assert run(builder.build(), '"x"').get_key_value_store("made").get("k0") == Status.OPEN.value
+
+
 @pytest.mark.parametrize("make", [stored, joined])
 def test_with_a_serde_instances_come_back_as_instances(make: Any) -> None:
     order = Order(Status.OPEN, Decimal("2.50"), datetime(2026, 1, 2))

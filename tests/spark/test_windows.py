@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -70,3 +71,31 @@ def test_restarts_with_other_numbers(spark: Any, world: World, capsys: pytest.Ca
     assert '"key":["k3",' in capsys.readouterr().out.replace(" ", "")
     assert main(["state", "inspect", str(world.state_dir)]) == 0
     assert "windowed-sessions" in capsys.readouterr().out
+
+
+def test_spark_and_the_driver_close_the_same_windows(spark: Any, either_world: World) -> None:
+    """In any number of state partitions, with records that come late."""
+    rng, records = Random(3), []
+    for now in range(0, 3_000, 4):
+        records.append((rng.choice(KEYS), "x", max(0, now - rng.choice((0, 0, 10, 60)))))
+    windowed = serdes.session_windowed(TEXT), serdes.int64()
+    with cs.TopologyTestDriver(counts(), commit_every=100) as driver:
+        topic = driver.create_input_topic("clicks", TEXT, TEXT)
+        for key, value, ts in records:
+            topic.pipe_input(key, value, timestamp=ts)
+        driver.commit()
+        closed = driver.create_output_topic("closed", *windowed).read_records()
+        wanted = Counter((tuple(one.key), one.value, one.timestamp) for one in closed)
+        dropped = driver.metrics()["dropped"]
+    either_world.create(clicks=1, closed=2)
+    counted: Counter[str] = Counter()
+    with cs.SparkStreams(counts(), either_world.config(partitions=4), spark) as app:
+        for start in range(0, len(records), 300):
+            either_world.append("clicks", records[start : start + 300])
+            app.process_available()
+            counted.update(app.progress.dropped)
+        assert app.progress.waiting == {}
+    made = either_world.read("closed", *windowed)
+    assert Counter((tuple(one.key), one.value, one.ts) for one in made) == wanted
+    assert counted == dropped
+    assert sum(wanted.values()) > 300

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
 from crossstream import serdes
 from crossstream.api.checks import agreed, check_option, check_topic
 from crossstream.api.draft import Draft
+from crossstream.api.generic import K, Kept, V
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Consumed, Materialized, materialized_of, settings_of
 from crossstream.api.stream import KStream
@@ -27,6 +28,9 @@ from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.serde import read_from
 from crossstream.signatures import refuse_calls, settings_refusal
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class StreamsBuilder(PointsToNames):
@@ -45,6 +49,27 @@ class StreamsBuilder(PointsToNames):
     def __init__(self) -> None:
         self._draft = Draft()
 
+    @overload
+    def stream(
+        self, topics: str | Sequence[str] | re.Pattern[str], *, key: type[K], value: type[V]
+    ) -> KStream[K, V]: ...
+
+    @overload
+    def stream(self, topics: str | Sequence[str] | re.Pattern[str], *, value: type[V]) -> KStream[str, V]: ...
+
+    @overload
+    def stream(self, topics: str | Sequence[str] | re.Pattern[str], *, key: type[K]) -> KStream[K, Any]: ...
+
+    @overload
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> KStream[Any, Any]: ...
+
     @refuse_calls(settings_refusal(TopologyError, "CS-101", "stream"))
     def stream(
         self,
@@ -53,7 +78,7 @@ class StreamsBuilder(PointsToNames):
         *,
         key: AsSerde | None = None,
         value: AsSerde | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """The records of a topic, of several topics, or of all topics whose name matches a compiled pattern.
 
         ``key``, ``value``: serdes, or types that have one: str, bytes, int, float, bool, UUID, dict, a class with
@@ -69,6 +94,28 @@ class StreamsBuilder(PointsToNames):
         consumed = _consumed("stream", consumed, key, value)
         return KStream(self._draft, self._source("stream", "stream", names, consumed, pattern=pattern))
 
+    @overload
+    def table(self, topic: str, *, key: type[K], value: type[V], **options: Unpack[Kept]) -> KTable[K, V]: ...
+
+    @overload
+    def table(self, topic: str, *, value: type[V], **options: Unpack[Kept]) -> KTable[str, V]: ...
+
+    @overload
+    def table(self, topic: str, *, key: type[K], **options: Unpack[Kept]) -> KTable[K, Any]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        store: str | None = None,
+        source: Debezium | None = None,
+    ) -> KTable[Any, Any]: ...
+
     @refuse_calls(settings_refusal(TopologyError, "CS-101", "table"))
     def table(
         self,
@@ -80,7 +127,7 @@ class StreamsBuilder(PointsToNames):
         value: AsSerde | None = None,
         store: str | None = None,
         source: Debezium | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
@@ -99,6 +146,32 @@ class StreamsBuilder(PointsToNames):
         node = self._source("table", "table", (topic,), consumed, stored, unwrap=source)
         return KTable(self._draft, node)
 
+    @overload
+    def global_table(
+        self, topic: str, *, key: type[K], value: type[V], **options: Unpack[Kept]
+    ) -> GlobalKTable[K, V]: ...
+
+    @overload
+    def global_table(
+        self, topic: str, *, value: type[V], **options: Unpack[Kept]
+    ) -> GlobalKTable[str, V]: ...
+
+    @overload
+    def global_table(self, topic: str, *, key: type[K], **options: Unpack[Kept]) -> GlobalKTable[K, Any]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        store: str | None = None,
+        source: Debezium | None = None,
+    ) -> GlobalKTable[Any, Any]: ...
+
     @refuse_calls(settings_refusal(TopologyError, "CS-101", "global_table"))
     def global_table(
         self,
@@ -110,7 +183,7 @@ class StreamsBuilder(PointsToNames):
         value: AsSerde | None = None,
         store: str | None = None,
         source: Debezium | None = None,
-    ) -> GlobalKTable:
+    ) -> GlobalKTable[Any, Any]:
         """A whole topic as a table that any record may look up by any key.
 
         A start reads the topic to its end before any other record: the first start from the beginning, later ones
@@ -130,7 +203,7 @@ class StreamsBuilder(PointsToNames):
         node = self._source("global_table", "global", (topic,), consumed, stored, unwrap=source)
         return GlobalKTable(self._draft, node)
 
-    def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
+    def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream[Any, Any]:
         """The rows of a streaming DataFrame as records: columns key, value, optionally timestamp and headers.
 
         Serdes left out follow from the columns' types (string, binary, numbers, boolean; a struct is JSON). A
@@ -147,7 +220,7 @@ class StreamsBuilder(PointsToNames):
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """The rows of a streaming DataFrame as a table: upserts, and deletes where value is null.
 
         Columns, serdes and errors as for `stream_from`; ``store`` makes the table queryable.

@@ -10,7 +10,7 @@ import polars as pl
 from crossstream import serdes
 from crossstream.errors import TopologyError, caller_location
 from crossstream.serdes import Serde
-from crossstream.serdes.debezium.settings import Debezium, layout_of
+from crossstream.serdes.debezium.settings import Binary, Debezium, layout_of
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.json_shapes import Field, NoColumn, column
 from crossstream.serdes.json_typed import TypedJson, scaled
@@ -37,7 +37,9 @@ def debezium(
     units: Unit | Mapping[str, Unit] | None = None,
     scales: Mapping[str, int] | None = None,
     decimals: Literal["precise", "string"] = "precise",
+    binary: Binary = "base64",
     truncate: Literal["refuse", "ignore", "delete"] = "refuse",
+    tombstones: Literal["ignore", "delete"] | None = None,
 ) -> Debezium:
     """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
 
@@ -50,9 +52,11 @@ def debezium(
 
     Records without a schema do not say what numbers mean. ``units``: what times count, of all fields or of each.
     ``scales``: the digits after the point of decimals in base64; the columns have this scale, too, down to Delta and to
-    queries, and without one 18. ``decimals="string"``: decimals are text
-    (``decimal.handling.mode``). ``truncate``: "refuse" treats a truncate event as a bad record, "ignore" counts it,
-    "delete" deletes all rows from before it, by ``ordered_by``.
+    queries, and without one 18. ``decimals="string"``: decimals are text (``decimal.handling.mode``). ``binary``: how
+    bytes are text (``binary.handling.mode``; "base64" for ``bytes``, too). ``truncate``: "refuse" treats a truncate
+    event as a bad record, "ignore" counts it, "delete" deletes all rows from before it, by ``ordered_by``.
+    ``tombstones``: a null deletes its row, or is counted. With ``ordered_by`` it is counted unless you say "delete": it
+    has no place, and the event before it has deleted. Plain rows may have no such event.
 
     Raises `TopologyError` (CS-101) for settings that do not fit the type.
 
@@ -93,7 +97,10 @@ def debezium(
     )
     _check_one_of("units", set(units_.values()), ("millis", "micros", "nanos"))
     _check_one_of("decimals", {decimals}, ("precise", "string"))
+    _check_one_of("binary", {binary}, ("base64", "base64-url-safe", "hex"))
     _check_one_of("truncate", {truncate}, ("refuse", "ignore", "delete"))
+    tombstones = tombstones or ("delete" if ordered_by is None else "ignore")
+    _check_one_of("tombstones", {tombstones}, ("ignore", "delete"))
     if not keys:
         raise _refusal("key names no column", 'pass key="id", or key=["order_id", "line"]')
     if truncate == "delete" and ordered_by is None:
@@ -120,7 +127,9 @@ def debezium(
         units=tuple(sorted(units_.items())),
         scales=tuple(sorted((scales or {}).items())),
         decimals=decimals,
+        binary=binary,
         truncate=truncate,
+        tombstones=tombstones,
         registry=None if registry is None else RegistrySettings.of(registry),
     )
 

@@ -25,7 +25,7 @@ from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
 from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json_plain import SchemaJson, unnamed
 from crossstream.signatures import is_whole
 
 N = TypeVar("N", bound=Node)
@@ -183,13 +183,13 @@ def made_values(role: str, function: Function, asked: Materialized, like: Node) 
     """A function that makes values of a table, and their serde and type. ``like``: the (left) input.
 
     The serde is that of the option; JSON without a type takes the type that the function declares. Without one it is
-    JSON if the table has a name and its input is JSON. None: the values stay inside the engine.
+    JSON, of what JSON gives back, if the table has a name and its input is JSON. None: the values stay in the engine.
     """
     value, declared = asked.value, function.returns
     if value == serdes.json():
         value = declared if isinstance(declared, SchemaJson) else value
     elif value is None and asked.store is not None and _is_json(like.value):
-        value = declared or serdes.json()
+        value = unnamed(declared or serdes.json())
     if value is not None and value.dtype is not None:
         function = replace(function, returns=value)
     return {role: function, "value": value, "value_type": declared}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, overload
+
+import polars as pl
 
 from crossstream.api.checks import REQUIRED, reference_of
 from crossstream.api.draft import OPERATORS, Previewed, check_same_builder, child, given_name
+from crossstream.api.generic import V1, K, R, V
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
 from crossstream.api.table_joins import table_join_refusal
+from crossstream.columns.functions import keyed
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import GlobalJoin, JoinKind
-from crossstream.signatures import refuse_calls
+from crossstream.signatures import called_as, refuse_calls
 from crossstream.typing import KeySelector, ValueJoiner
 
 
-class GlobalKTable(Previewed):
+class GlobalKTable(Previewed, Generic[K, V]):
     """A table that every record may look up by any key; its topic is read to the end before other records.
 
     Made by `StreamsBuilder.global_table`, or of two global tables by `join` and `left_join`; never directly.
@@ -43,16 +48,38 @@ class GlobalKTable(Previewed):
         """
         return self._node.queryable_name
 
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+        on_merge: OnMerge = "raise",
+    ) -> GlobalKTable[K, R]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[Any, V1],
+        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+        on_merge: OnMerge = "raise",
+    ) -> GlobalKTable[K, R]: ...
+
     @refuse_calls(table_join_refusal)
     def join(
         self,
-        other: GlobalKTable,
-        joiner: ValueJoiner | None = None,
+        other: GlobalKTable[Any, Any],
+        joiner: Any = None,
         *,
         key_selector: KeySelector = REQUIRED,
         named: Named | None = None,
         on_merge: OnMerge = "raise",
-    ) -> GlobalKTable:
+    ) -> GlobalKTable[Any, Any]:
         """A view over two global tables: each row of this one, with the row of ``other`` that it selects.
 
         ``key_selector(value)``, or ``(key, value)``, gives the key of ``other``. The view is kept nowhere: each look-up
@@ -69,16 +96,17 @@ class GlobalKTable(Previewed):
         """
         return self._view("inner", other, joiner, key_selector, named, on_merge)
 
+    @called_as(join)
     @refuse_calls(table_join_refusal)
     def left_join(
         self,
-        other: GlobalKTable,
-        joiner: ValueJoiner | None = None,
+        other: GlobalKTable[Any, Any],
+        joiner: Any = None,
         *,
         key_selector: KeySelector = REQUIRED,
         named: Named | None = None,
         on_merge: OnMerge = "raise",
-    ) -> GlobalKTable:
+    ) -> GlobalKTable[Any, Any]:
         """As `join`, and rows that find no row of ``other`` get ``joiner(left, None)``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -92,12 +120,12 @@ class GlobalKTable(Previewed):
     def _view(
         self,
         kind: JoinKind,
-        other: GlobalKTable,
+        other: GlobalKTable[Any, Any],
         joiner: ValueJoiner | None,
         key_selector: KeySelector,
         named: Named | None,
         on_merge: OnMerge,
-    ) -> GlobalKTable:
+    ) -> GlobalKTable[Any, Any]:
         operator, mine = OPERATORS[kind], self._node
         if not isinstance(other, GlobalKTable):
             _refuse(operator, other)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import polars as pl
 
@@ -24,29 +24,34 @@ from crossstream.api.checks import (
     needed_key,
 )
 from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
+from crossstream.api.generic import V1, K, Made, V
 from crossstream.api.options import Grouped, Materialized, Named, materialized_of, settings_of
 from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
-from crossstream.columns.functions import Function
+from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
-from crossstream.serdes.windowed import NO_END, WindowedSerde
+from crossstream.serdes.json_plain import unnamed
+from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from crossstream.api.table import KTable
 
 _Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows | Duration
 
 
 @dataclass(frozen=True, slots=True)
-class Groups(Generic[T]):
+class Groups:
     """What is grouped: the nodes, the serdes of the groups' keys and of the values, and windows if there are any.
 
     ``table``: makes the `KTable` of a node.
     """
 
-    table: Callable[[Draft, Node], T]
+    table: Callable[[Draft, Node], KTable[Any, Any]]
     nodes: tuple[Node, ...]
     key: Serde
     values: tuple[Serde | None, ...]
@@ -57,7 +62,7 @@ class Groups(Generic[T]):
     def are_sessions(self) -> bool:
         return self.windows is not None and self.windows.kind == "session"
 
-    def windowed(self, windows: Any, emit: Any) -> Groups[T]:
+    def windowed(self, windows: Any, emit: Any) -> Groups:
         """The groups in windows. Raises CS-101 and CS-110 for settings of `GroupedKStream.windowed_by`."""
         check_choice("windowed_by", "emit", emit, ("update", "close"))
         spec = windows_of(windows)
@@ -71,12 +76,12 @@ class Groups(Generic[T]):
         return replace(self, windows=spec, emit_final=emit == "close")
 
 
-class _Grouping(Handle, Generic[T]):
+class _Grouping(Handle, Generic[K, V]):
     """What all groupings share."""
 
     __slots__ = ("_groups",)
 
-    def __init__(self, draft: Draft, groups: Groups[T]) -> None:
+    def __init__(self, draft: Draft, groups: Groups) -> None:
         super().__init__(draft, groups.nodes[0])
         self._groups = groups
 
@@ -86,7 +91,7 @@ class _Grouping(Handle, Generic[T]):
         named: Named | None,
         materialized: Materialized | None,
         **attributes: Any,
-    ) -> T:
+    ) -> KTable[K, Any]:
         name, groups = given_name(operator, named), self._groups
         option = check_option(operator, "materialized", materialized, Materialized)
         asked = option or Materialized()
@@ -132,7 +137,7 @@ class _Grouping(Handle, Generic[T]):
         merger: Any,
         named: Named | None,
         materialized: Materialized | None,
-    ) -> T:
+    ) -> KTable[K, Any]:
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         if self._groups.are_sessions and merger is None:
             raise TopologyError(
@@ -157,7 +162,7 @@ class _Grouping(Handle, Generic[T]):
         )
 
 
-class _Counting(_Grouping[T]):
+class _Counting(_Grouping[K, V]):
     """Groups of one stream or table."""
 
     __slots__ = ()
@@ -168,7 +173,7 @@ class _Counting(_Grouping[T]):
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
-    ) -> T:
+    ) -> KTable[K, int]:
         """The number of records of each group, as `serdes.int64` (of each window, if there are windows).
 
         Of a grouped table: the number of its rows; a group that has none left stays with 0, as in Kafka.
@@ -189,7 +194,7 @@ class _Counting(_Grouping[T]):
         *,
         store: str | Aggregation | pl.Expr | None = None,
         **columns: Aggregation | pl.Expr,
-    ) -> T:
+    ) -> KTable[K, Any]:
         """Built-in aggregates of each group, by name: a table of a struct, without a Python call for any record.
 
         ``columns``: made of `crossstream.agg`, and of arithmetic with it, or Polars expressions of sums, means, minima,
@@ -216,27 +221,47 @@ class _Counting(_Grouping[T]):
 
     def _reduce(
         self, named: Any, materialized: Any, store: str | None, value: AsSerde | None, **functions: Any
-    ) -> T:
+    ) -> KTable[K, Any]:
         asked = materialized_of("reduce", materialized, store, value)
-        kept = (asked or Materialized()).value or self._groups.values[0] or self._node.value
+        kept = (asked or Materialized()).value or self._groups.values[0]
+        if kept is None and self._node.value is not None:
+            kept = unnamed(self._node.value)
         value_type = None if kept is not None else self._node.value_type
         return self._table("reduce", named, asked, value=kept, value_type=value_type, **functions)
 
 
-class _AggregatedStream(_Counting[T]):
+class _AggregatedStream(_Counting[K, V]):
     """One grouped stream."""
 
     __slots__ = ()
 
+    @overload
     def reduce(
         self,
-        reducer: Callable[..., Any] = REQUIRED,
+        reducer: Callable[[V, V], V | None],
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, V]: ...
+
+    @overload
+    def reduce(
+        self,
+        reducer: Callable[[Any, V, V], V | None] | keyed,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, V]: ...
+
+    def reduce(
+        self,
+        reducer: Any = REQUIRED,
         named: Named | None = None,
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> T:
+    ) -> KTable[K, V]:
         """Combines the values of each group: the first value begins, ``reducer(aggregate, value)`` adds the next.
 
         The value serde is that of the stream.
@@ -260,7 +285,7 @@ class _AggregatedStream(_Counting[T]):
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> T:
+    ) -> KTable[K, Any]:
         """Aggregates the values of each group: ``initializer()`` begins, ``aggregator(aggregate, value)`` adds a value.
 
         ``merger(left, right)``: required with `SessionWindows`, and only there. The value serde is that of
@@ -276,7 +301,7 @@ class _AggregatedStream(_Counting[T]):
         return self._aggregate(initializer, (adder,), merger, named, materialized)
 
 
-class WindowedKStream(_AggregatedStream[T]):
+class WindowedKStream(_AggregatedStream[K, V]):
     """A grouped stream in windows of time. Made by `GroupedKStream.windowed_by`.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -288,7 +313,7 @@ class WindowedKStream(_AggregatedStream[T]):
     __slots__ = ()
 
 
-class GroupedKStream(_AggregatedStream[T]):
+class GroupedKStream(_AggregatedStream[K, V]):
     """A stream whose records are grouped by key. Made by `KStream.group_by_key` and `KStream.group_by`.
 
     Records with a null key or (without windows) a null value belong to no group: they are dropped and counted.
@@ -303,7 +328,7 @@ class GroupedKStream(_AggregatedStream[T]):
 
     def windowed_by(
         self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
-    ) -> WindowedKStream[T]:
+    ) -> WindowedKStream[Windowed, V]:
         """The groups in windows of time; a bare duration means `TimeWindows` of that size.
 
         ``emit="update"``: a window's row comes out with each change; ``"close"``: once, when the window has closed.
@@ -315,7 +340,7 @@ class GroupedKStream(_AggregatedStream[T]):
         """
         return WindowedKStream(self._draft, self._groups.windowed(windows, emit))
 
-    def cogroup(self, aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[T]:
+    def cogroup(self, aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[K, Any]:
         """Begins to aggregate several grouped streams into one table: ``aggregator`` adds this stream's values.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -330,7 +355,7 @@ class GroupedKStream(_AggregatedStream[T]):
         return CogroupedKStream(self._draft, self._groups, (adder,))
 
 
-class CogroupedKStream(_Grouping[T]):
+class CogroupedKStream(_Grouping[K, V]):
     """Several grouped streams that are aggregated into one table. Made by `GroupedKStream.cogroup`.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -341,13 +366,13 @@ class CogroupedKStream(_Grouping[T]):
 
     __slots__ = ("_adders",)
 
-    def __init__(self, draft: Draft, groups: Groups[T], adders: tuple[Function, ...]) -> None:
+    def __init__(self, draft: Draft, groups: Groups, adders: tuple[Function, ...]) -> None:
         super().__init__(draft, groups)
         self._adders = adders
 
     def cogroup(
-        self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED
-    ) -> CogroupedKStream[T]:
+        self, grouped: GroupedKStream[K, V1], aggregator: Callable[..., Any] = REQUIRED
+    ) -> CogroupedKStream[K, Any]:
         """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
         if not isinstance(grouped, GroupedKStream):
             raise TopologyError(
@@ -365,7 +390,7 @@ class CogroupedKStream(_Grouping[T]):
 
     def windowed_by(
         self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
-    ) -> CogroupedKStream[T]:
+    ) -> CogroupedKStream[Windowed, Any]:
         """The groups in windows of time, as `GroupedKStream.windowed_by`."""
         return CogroupedKStream(self._draft, self._groups.windowed(windows, emit), self._adders)
 
@@ -378,13 +403,13 @@ class CogroupedKStream(_Grouping[T]):
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> T:
+    ) -> KTable[K, Any]:
         """One aggregate of all streams for each group: ``initializer()`` begins, each stream's aggregator adds."""
         materialized = materialized_of("aggregate", materialized, store, value)
         return self._aggregate(initializer, self._adders, merger, named, materialized)
 
 
-class GroupedKTable(_Counting[T]):
+class GroupedKTable(_Counting[K, V]):
     """A table whose rows are grouped by another key. Made by `KTable.group_by`.
 
     When a row changes, its old group loses the old value and its new group gets the new one. Where the group stays, the
@@ -400,16 +425,36 @@ class GroupedKTable(_Counting[T]):
 
     __slots__ = ()
 
+    @overload
     def reduce(
         self,
-        adder: Callable[..., Any] = REQUIRED,
-        subtractor: Callable[..., Any] = REQUIRED,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, V]: ...
+
+    @overload
+    def reduce(
+        self,
+        adder: Callable[[Any, V, V], V | None] | keyed,
+        subtractor: Callable[[Any, V, V], V | None] | keyed,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, V]: ...
+
+    def reduce(
+        self,
+        adder: Any = REQUIRED,
+        subtractor: Any = REQUIRED,
         named: Named | None = None,
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> T:
+    ) -> KTable[K, V]:
         """Combines the values of each group: ``adder(aggregate, new)`` adds one, ``subtractor(aggregate, old)`` takes
         one away. The first value begins.
 
@@ -432,7 +477,7 @@ class GroupedKTable(_Counting[T]):
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> T:
+    ) -> KTable[K, Any]:
         """Aggregates the values of each group: ``initializer()`` begins; ``adder``, ``subtractor`` as in `reduce`."""
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         functions = self._adder_and_subtractor("aggregate", adder, subtractor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -29,7 +29,8 @@ from crossstream.serdes.json_plain import typed_as
 from crossstream.signatures import fits_call, keyword_settings
 from crossstream.typing import KeySelector
 
-S = TypeVar("S", bound="Processing")
+S = TypeVar("S", bound="Processing[Any]")
+T = TypeVar("T")
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -113,8 +114,8 @@ class VersionedStore:
 ProcessorStores = Sequence[KeyValueStore | WindowStore | VersionedStore]
 
 
-class Processing(Previewed):
-    """The methods of a stream that take a processor, and `deduplicate`."""
+class Processing(Previewed, Generic[T]):
+    """The methods of a stream that take a processor, and `deduplicate`. ``T``: a stream of any keys and values."""
 
     __slots__ = ()
 
@@ -145,11 +146,11 @@ class Processing(Previewed):
         return type(self)(self._draft, node)
 
     def process(
-        self: S,
+        self,
         supplier: Callable[[], Any] = REQUIRED,
         stores: ProcessorStores = (),
         named: Named | None = None,
-    ) -> S:
+    ) -> T:
         """Gives every record to a processor of your own, which may keep state, set timers and forward any records.
 
         ``supplier()`` makes an object with ``process(record)``, and maybe ``init(context)`` and ``close()``: one for
@@ -172,11 +173,11 @@ class Processing(Previewed):
         return self._process("process", supplier, stores, named, forgotten, keeps_key=False)
 
     def process_values(
-        self: S,
+        self,
         supplier: Callable[[], Any] = REQUIRED,
         stores: ProcessorStores = (),
         named: Named | None = None,
-    ) -> S:
+    ) -> T:
         """As `process`, and the processor forwards records under the key of the record in hand only.
 
         The key serde stays, and no operator below has to move records. The value serde is forgotten.
@@ -195,14 +196,14 @@ class Processing(Previewed):
         return self._process("process_values", supplier, stores, named, forgotten, keeps_key=True)
 
     def _process(
-        self: S,
+        self,
         path: str,
         supplier: Any,
         stores: Any,
         named: Named | None,
         forgotten: dict[str, Any],
         keeps_key: bool,
-    ) -> S:
+    ) -> T:
         if supplier is REQUIRED:
             supplier = None
         check_signature(path, "supplier", supplier, (), optional=False)
@@ -210,15 +211,16 @@ class Processing(Previewed):
         settings = {**forgotten, "supplier": supplier, "keeps_key": keeps_key}
         specs = _specs(path, stores)
         node = child(self._draft, Process, path, self._node, name, stores=specs, **settings)
-        return type(self)(self._draft, node)
+        made: Any = type(self)(self._draft, node)
+        return made  # type: ignore[no-any-return]
 
     def transform_batches(
-        self: S,
+        self,
         function: Callable[..., Any] = REQUIRED,
         schema: pa.Schema = REQUIRED,
         stores: ProcessorStores = (),
         named: Named | None = None,
-    ) -> S:
+    ) -> T:
         """Gives Arrow record batches to a function, which returns record batches with the columns of ``schema``.
 
         ``function(batch)``, or ``function(batch, context)`` with the stores of a processor. It gets the columns key,
@@ -254,7 +256,8 @@ class Processing(Previewed):
             "stores": _specs("transform_batches", stores),
         }
         node = child(self._draft, TransformBatches, "transform_batches", self._node, name, **settings)
-        return type(self)(self._draft, node)
+        made: Any = type(self)(self._draft, node)
+        return made  # type: ignore[no-any-return]
 
 
 def _check(owner: str, store: KeyValueStore | WindowStore | VersionedStore) -> None:

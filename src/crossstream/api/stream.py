@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+import polars as pl
 
 from crossstream.api.branched import BranchedKStream, PrintRecord, merged
 from crossstream.api.checks import (
@@ -18,6 +20,7 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import child, given_name
+from crossstream.api.generic import K1, V1, ByFunction, K, OuterByFunction, R, V
 from crossstream.api.grouped import GroupedKStream, Groups, group_key, grouped_of
 from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.merging import OnMerge
@@ -48,17 +51,13 @@ from crossstream.typing import (
     Action,
     BatchFunction,
     FlatMapper,
-    FlatValueMapper,
-    GlobalJoiner,
     KeySelector,
-    KeyValueMapper,
-    Predicate,
     TopicSelector,
-    ValueJoiner,
-    ValueMapper,
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.table import KTable
 
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Processing, WrittenToTables):
+class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -83,7 +82,15 @@ class KStream(Processing, WrittenToTables):
 
     __slots__ = ()
 
-    def filter(self, predicate: Predicate, named: Named | None = None) -> KStream:
+    @overload
+    def filter(self, predicate: Callable[[V], object], named: Named | None = None) -> KStream[K, V]: ...
+
+    @overload
+    def filter(
+        self, predicate: Callable[[K, V], object] | keyed | pl.Expr, named: Named | None = None
+    ) -> KStream[K, V]: ...
+
+    def filter(self, predicate: Any, named: Named | None = None) -> KStream[K, V]:
         """The records for which the predicate holds.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -94,7 +101,8 @@ class KStream(Processing, WrittenToTables):
         function = predicate_of("filter", predicate, self._node)
         return self._child(graph.Filter, "filter", named, predicate=function)
 
-    def filter_not(self, predicate: Predicate, named: Named | None = None) -> KStream:
+    @called_as(filter)
+    def filter_not(self, predicate: Any, named: Named | None = None) -> KStream[K, V]:
         """The records for which the predicate does not hold.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -105,7 +113,13 @@ class KStream(Processing, WrittenToTables):
         function = predicate_of("filter_not", predicate, self._node)
         return self._child(graph.Filter, "filter_not", named, predicate=function, negate=True)
 
-    def map(self, mapper: KeyValueMapper, named: Named | None = None) -> KStream:
+    @overload
+    def map(self, mapper: Callable[[K, V], tuple[K1, V1]], named: Named | None = None) -> KStream[K1, V1]: ...
+
+    @overload
+    def map(self, mapper: Callable[[V], tuple[K1, V1]], named: Named | None = None) -> KStream[K1, V1]: ...
+
+    def map(self, mapper: Any, named: Named | None = None) -> KStream[Any, Any]:
         """One record for each, ``(key', value')``. Both serdes are forgotten: what follows must give its own.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -116,7 +130,15 @@ class KStream(Processing, WrittenToTables):
         function = function_of("map", "mapper", mapper, self._input(), with_key=True, expression=False)
         return self._child(graph.Map, "map", named, mapper=function, **_FORGOTTEN)
 
-    def map_values(self, mapper: ValueMapper, named: Named | None = None) -> KStream:
+    @overload
+    def map_values(self, mapper: Callable[[V], R], named: Named | None = None) -> KStream[K, R]: ...
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], R] | keyed | pl.Expr, named: Named | None = None
+    ) -> KStream[K, R]: ...
+
+    def map_values(self, mapper: Any, named: Named | None = None) -> KStream[K, Any]:
         """A new value for each record, same key. The value serde is forgotten.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -128,7 +150,7 @@ class KStream(Processing, WrittenToTables):
         made = {"value": None, "value_type": function.returns}
         return self._child(graph.MapValues, "map_values", named, mapper=function, **made)
 
-    def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
+    def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream[Any, Any]:
         """Any number of records ``(key', value')`` for each, in a list or another iterable; None means no record.
 
         Both serdes are forgotten. Text or a dict instead of a list is a failure of the function (CS-501).
@@ -143,7 +165,17 @@ class KStream(Processing, WrittenToTables):
         )
         return self._child(graph.FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
 
-    def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[R] | None], named: Named | None = None
+    ) -> KStream[K, R]: ...
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[R] | None] | keyed | pl.Expr, named: Named | None = None
+    ) -> KStream[K, R]: ...
+
+    def flat_map_values(self, mapper: Any, named: Named | None = None) -> KStream[K, Any]:
         """Any number of values for each record, in a list or another iterable, with its key; None means no value.
 
         The value serde is forgotten. Text or a dict instead of a list is a failure of the function (CS-501).
@@ -158,7 +190,15 @@ class KStream(Processing, WrittenToTables):
         function = replace(function, returns=None)
         return self._child(graph.FlatMapValues, "flat_map_values", named, mapper=function, **made)
 
-    def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
+    @overload
+    def select_key(self, mapper: Callable[[V], R], named: Named | None = None) -> KStream[R, V]: ...
+
+    @overload
+    def select_key(
+        self, mapper: Callable[[K, V], R] | keyed | pl.Expr | str, named: Named | None = None
+    ) -> KStream[R, V]: ...
+
+    def select_key(self, mapper: Any, named: Named | None = None) -> KStream[Any, V]:
         """A new key for each record, same value. The key serde is forgotten: the next operation by key needs
         ``Repartitioned(key=…)``, ``Materialized(key=…)`` or ``Produced(key=…)``.
 
@@ -171,7 +211,7 @@ class KStream(Processing, WrittenToTables):
         made = {"key": None, "key_type": function.returns}
         return self._child(graph.SelectKey, "select_key", named, mapper=function, **made)
 
-    def merge(self, *others: KStream, named: Named | None = None) -> KStream:
+    def merge(self, *others: KStream[K1, V1], named: Named | None = None) -> KStream[K | K1, V | V1]:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
 
         If one record reaches several inputs, its results come in the order in which the operators were built, as in
@@ -186,7 +226,7 @@ class KStream(Processing, WrittenToTables):
         """
         return KStream(self._draft, merged(self, others, named))
 
-    def split(self, named: Named | None = None) -> BranchedKStream[KStream]:
+    def split(self, named: Named | None = None) -> BranchedKStream[KStream[K, V]]:
         """Begins a split: each record goes to the first branch whose predicate holds.
 
         ``default_branch()`` or ``no_default_branch()`` returns a dict of name to stream. A name is the prefix ``named``
@@ -202,7 +242,7 @@ class KStream(Processing, WrittenToTables):
             self._draft.check_name(prefix)
         return BranchedKStream(self._draft, self._node, prefix, KStream)
 
-    def peek(self, action: Action, named: Named | None = None) -> KStream:
+    def peek(self, action: Action, named: Named | None = None) -> KStream[K, V]:
         """Calls the action for each record and forwards the record unchanged. A repeated batch calls it again.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -236,6 +276,10 @@ class KStream(Processing, WrittenToTables):
         function = function_of("print", "action", keyed(action), self._input())
         self._child(graph.Peek, "print", named, action=function, terminal=True, shape="none")
 
+    @overload
+    def repartition(self, *, key: AsSerde | None = None, partitions: int | None = None) -> KStream[K, V]: ...
+
+    @overload
     def repartition(
         self,
         repartitioned: Repartitioned | None = None,
@@ -243,7 +287,16 @@ class KStream(Processing, WrittenToTables):
         key: AsSerde | None = None,
         value: AsSerde | None = None,
         partitions: int | None = None,
-    ) -> KStream:
+    ) -> KStream[K, Any]: ...
+
+    def repartition(
+        self,
+        repartitioned: Repartitioned | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+        partitions: int | None = None,
+    ) -> KStream[K, Any]:
         """Moves the records to the partitions of their keys now, instead of at the next operation by key.
 
         ``key``, ``value``: serdes, or types that have one. Raises CS-140 if the key serde is unknown.
@@ -274,7 +327,7 @@ class KStream(Processing, WrittenToTables):
         key: AsSerde | None = None,
         value: AsSerde | None = None,
         store: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
 
         Raises CS-140 if the key serde is unknown or differs from ``Materialized(key=)``, CS-120 if the store's name is
@@ -308,9 +361,17 @@ class KStream(Processing, WrittenToTables):
         )
         return KTable(self._draft, made)
 
+    @overload
+    def group_by_key(self, *, key: AsSerde | None = None) -> GroupedKStream[K, V]: ...
+
+    @overload
     def group_by_key(
         self, grouped: Grouped | None = None, *, key: AsSerde | None = None, value: AsSerde | None = None
-    ) -> GroupedKStream[KTable]:
+    ) -> GroupedKStream[K, Any]: ...
+
+    def group_by_key(
+        self, grouped: Grouped | None = None, *, key: AsSerde | None = None, value: AsSerde | None = None
+    ) -> GroupedKStream[K, Any]:
         """Groups the records by their keys, to be counted or aggregated.
 
         ``key``, ``value``: serdes, or types that have one, where they are unknown. Raises CS-140
@@ -324,14 +385,34 @@ class KStream(Processing, WrittenToTables):
         option = grouped_of("group_by_key", grouped, key, value)
         return self._grouped("group_by_key", self._node, option)
 
+    @overload
     def group_by(
         self,
-        selector: KeySelector,
+        selector: Callable[[V], R],
         grouped: Grouped | None = None,
         *,
         key: AsSerde | None = None,
         value: AsSerde | None = None,
-    ) -> GroupedKStream[KTable]:
+    ) -> GroupedKStream[R, V]: ...
+
+    @overload
+    def group_by(
+        self,
+        selector: Callable[[K, V], R] | keyed | pl.Expr | str,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKStream[R, V]: ...
+
+    def group_by(
+        self,
+        selector: Any,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKStream[Any, V]:
         """Groups the records by the key that ``selector`` returns; text names a field of the value.
 
         ``key``, ``value``: serdes, or types that have one. The keys of a field of undeclared type are str. Raises
@@ -352,7 +433,7 @@ class KStream(Processing, WrittenToTables):
 
     def _grouped(
         self, operator: str, node: graph.Node, option: Grouped, *, by_field: bool = False
-    ) -> GroupedKStream[KTable]:
+    ) -> GroupedKStream[Any, V]:
         from crossstream.api.table import KTable
 
         key = group_key(operator, node, option, by_field=by_field)
@@ -361,33 +442,33 @@ class KStream(Processing, WrittenToTables):
     @overload
     def join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         *,
         within: Duration,
         grace: Duration | None = None,
         stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         *,
         before: Duration,
         after: Duration,
@@ -395,37 +476,54 @@ class KStream(Processing, WrittenToTables):
         stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def join(
         self,
-        other: KTable,
-        joiner: ValueJoiner | None = None,
+        other: KTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         joined: Joined | None = None,
         *,
         grace: Duration | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def join(
         self,
-        other: GlobalKTable,
-        joiner: GlobalJoiner | None = None,
+        other: GlobalKTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream[Any, V1] | KTable[Any, V1] | GlobalKTable[Any, V1],
+        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
+        windows: JoinWindows | Joined | None = None,
+        **options: Unpack[ByFunction],
+    ) -> KStream[K, R]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K1, V1],
+        joiner: Callable[[K, K1, V, V1], R],
+        **options: Unpack[ByFunction],
+    ) -> KStream[K, R]: ...
 
     @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
     def join(
         self,
-        other: KStream | KTable | GlobalKTable,
-        joiner: GlobalJoiner | None = None,
+        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Any = None,
         windows: JoinWindows | Joined | None = None,
         stream_joined: StreamJoined | None = None,
         *,
@@ -438,7 +536,7 @@ class KStream(Processing, WrittenToTables):
         named: Named | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """Inner join; the other side decides which one.
 
         With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. One result for each pair of records
@@ -488,8 +586,8 @@ class KStream(Processing, WrittenToTables):
     @refuse_calls(stream_join_refusal)
     def left_join(
         self,
-        other: KStream | KTable | GlobalKTable,
-        joiner: GlobalJoiner | None = None,
+        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Any = None,
         windows: JoinWindows | Joined | None = None,
         stream_joined: StreamJoined | None = None,
         *,
@@ -502,7 +600,7 @@ class KStream(Processing, WrittenToTables):
         named: Named | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
 
         With a `KStream` when the window has closed and the grace period is over; with ``eager`` windows at once,
@@ -536,33 +634,33 @@ class KStream(Processing, WrittenToTables):
     @overload
     def outer_join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
         *,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def outer_join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         *,
         within: Duration,
         grace: Duration | None = None,
         stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
 
     @overload
     def outer_join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
+        other: KStream[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
         *,
         before: Duration,
         after: Duration,
@@ -570,13 +668,31 @@ class KStream(Processing, WrittenToTables):
         stream_joined: StreamJoined | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, R]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[Any, V1],
+        joiner: Callable[[K, V, V1], R],
+        windows: JoinWindows | None = None,
+        **options: Unpack[OuterByFunction],
+    ) -> KStream[K, R]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[Any, Any],
+        joiner: keyed | pl.Expr,
+        windows: JoinWindows | None = None,
+        **options: Unpack[OuterByFunction],
+    ) -> KStream[K, Any]: ...
 
     @refuse_calls(stream_join_refusal)
     def outer_join(
         self,
-        other: KStream,
-        joiner: ValueJoiner | None = None,
+        other: KStream[Any, Any],
+        joiner: Any = None,
         windows: JoinWindows | None = None,
         stream_joined: StreamJoined | None = None,
         *,
@@ -586,7 +702,7 @@ class KStream(Processing, WrittenToTables):
         grace: Duration | None = None,
         on_merge: OnMerge = "raise",
         headers: Headers | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """Outer join with another stream: as `left_join`, on both sides. Tables have no outer join with a stream.
 
         >>> from crossstream import Consumed, JoinWindows, StreamsBuilder, serdes
@@ -611,7 +727,7 @@ class KStream(Processing, WrittenToTables):
 
     def _join(
         self, kind: graph.JoinKind, other: object, joiner: Any, windows: Any, **settings: Any
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         return KStream(self._draft, stream_join(kind, self, other, joiner, windows, settings))
 
     @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
@@ -686,6 +802,8 @@ class KStream(Processing, WrittenToTables):
     def _input(self) -> Mapping[str, graph.Node]:
         return {"value": self._node}
 
-    def _child(self, kind: type[graph.Node], path: str, named: Named | None, **attributes: Any) -> KStream:
+    def _child(
+        self, kind: type[graph.Node], path: str, named: Named | None, **attributes: Any
+    ) -> KStream[Any, Any]:
         name = given_name(path.partition("(")[0], named)
         return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))

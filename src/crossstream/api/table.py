@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
 from crossstream.api.draft import child, given_name, made_values
+from crossstream.api.generic import K1, V1, K, Made, OuterOptions, R, RightOptions, Stored, TableOptions, V
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import GroupedKTable, Groups, group_key, grouped_of
 from crossstream.api.lakehouse import WrittenToTables
@@ -28,30 +29,31 @@ from crossstream.api.table_joins import join_many, table_join, table_join_refusa
 from crossstream.api.types import AsSerde
 from crossstream.api.windows import Suppressed, suppression
 from crossstream.columns.changes import Headers
+from crossstream.columns.functions import keyed
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
-from crossstream.signatures import refuse_calls, settings_refusal
+from crossstream.signatures import called_as, refuse_calls, settings_refusal
 from crossstream.typing import (
     ForeignKeyExtractor,
     KeySelector,
-    KeyValueMapper,
     ManyJoiner,
-    Predicate,
     TopicSelector,
-    ValueJoiner,
-    ValueMapper,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-class KTable(WrittenToTables):
+
+class KTable(WrittenToTables, Generic[K, V]):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
     ``key, left, right``, with None for a missing side. ``materialized=Materialized(store="…")`` keeps the
     result in a store that can be queried. All methods raise `TopologyError` at the caller's line: CS-104 no function
     or other parameters, CS-101 wrong option object, CS-120 name or store's name taken, CS-140 key serde that differs
-    from the table's. Sources: semantics 2.2, 2.5, 3.3.
+    from the table's. For type checkers it is generic in key and value: ``KTable[str, Order]``. Sources: semantics 2.2,
+    2.5, 3.3.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
     >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -74,14 +76,32 @@ class KTable(WrittenToTables):
         """
         return self._node.queryable_name
 
+    @overload
     def filter(
         self,
-        predicate: Predicate,
+        predicate: Callable[[V], object],
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Stored],
+    ) -> KTable[K, V]: ...
+
+    @overload
+    def filter(
+        self,
+        predicate: Callable[[K, V], object] | keyed | pl.Expr,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Stored],
+    ) -> KTable[K, V]: ...
+
+    def filter(
+        self,
+        predicate: Any,
         named: Named | None = None,
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """The rows for which the predicate holds; a row that stops matching is deleted.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -93,14 +113,15 @@ class KTable(WrittenToTables):
         function = predicate_of("filter", predicate, self._node)
         return self._row_wise(Filter, "filter", named, materialized, predicate=function)
 
+    @called_as(filter)
     def filter_not(
         self,
-        predicate: Predicate,
+        predicate: Any,
         named: Named | None = None,
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """The rows for which the predicate does not hold.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -112,15 +133,33 @@ class KTable(WrittenToTables):
         function = predicate_of("filter_not", predicate, self._node)
         return self._row_wise(Filter, "filter_not", named, materialized, predicate=function, negate=True)
 
+    @overload
     def map_values(
         self,
-        mapper: ValueMapper,
+        mapper: Callable[[V], R],
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, R]: ...
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[K, V], R] | keyed | pl.Expr,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        **options: Unpack[Made],
+    ) -> KTable[K, R]: ...
+
+    def map_values(
+        self,
+        mapper: Any,
         named: Named | None = None,
         materialized: Materialized | None = None,
         *,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """A new value for each row; the mapper is not called for deletes. The value serde is forgotten.
 
         ``value``: the serde of the new values, or a type that has one. ``store`` makes the table queryable.
@@ -134,7 +173,18 @@ class KTable(WrittenToTables):
         function = function_of("map_values", "mapper", mapper, {"value": self._node})
         return self._row_wise(MapValues, "map_values", named, materialized, mapper=function)
 
-    def to_stream(self, mapper: KeySelector | None = None, named: Named | None = None) -> KStream:
+    @overload
+    def to_stream(self, mapper: None = None, named: Named | None = None) -> KStream[K, V]: ...
+
+    @overload
+    def to_stream(self, mapper: Callable[[V], R], named: Named | None = None) -> KStream[R, V]: ...
+
+    @overload
+    def to_stream(
+        self, mapper: Callable[[K, V], R] | keyed | pl.Expr | str, named: Named | None = None
+    ) -> KStream[R, V]: ...
+
+    def to_stream(self, mapper: KeySelector | None = None, named: Named | None = None) -> KStream[Any, V]:
         """The changes of the table as records; a delete has the value None. ``mapper`` gives new keys.
 
         With ``mapper`` the key serde is forgotten, as by `KStream.select_key`.
@@ -175,14 +225,44 @@ class KTable(WrittenToTables):
         option = produced_of("to", produced, key, value)
         self.to_stream().to(topic, option if name is None else replace(option, name=name))
 
+    @overload
     def group_by(
         self,
-        mapper: KeyValueMapper | str | pl.Expr,
+        mapper: Callable[[K, V], tuple[K1, V1]],
         grouped: Grouped | None = None,
         *,
         key: AsSerde | None = None,
         value: AsSerde | None = None,
-    ) -> GroupedKTable[KTable]:
+    ) -> GroupedKTable[K1, V1]: ...
+
+    @overload
+    def group_by(
+        self,
+        mapper: Callable[[V], tuple[K1, V1]],
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKTable[K1, V1]: ...
+
+    @overload
+    def group_by(
+        self,
+        mapper: str | pl.Expr,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKTable[Any, V]: ...
+
+    def group_by(
+        self,
+        mapper: Any,
+        grouped: Grouped | None = None,
+        *,
+        key: AsSerde | None = None,
+        value: AsSerde | None = None,
+    ) -> GroupedKTable[Any, Any]:
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
 
         Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
@@ -216,7 +296,7 @@ class KTable(WrittenToTables):
         found = group_key("group_by", node, option, by_field=isinstance(mapper, str))
         return GroupedKTable(self._draft, Groups(KTable, (node,), found, (option.value,)))
 
-    def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
+    def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable[K, V]:
         """Holds changes back: until windows close, or for some time; fewer of them come out.
 
         Raises CS-136 for `Suppressed.until_window_closes` on a table without windows, and for a table that keeps
@@ -242,11 +322,27 @@ class KTable(WrittenToTables):
         settings = suppression(self._draft.nodes, self._node, option)
         return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))
 
+    @overload
+    def join(
+        self,
+        other: KTable[Any, V1] | GlobalKTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
+        **options: Unpack[TableOptions],
+    ) -> KTable[K, R]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[Any, V1] | GlobalKTable[Any, V1],
+        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
+        **options: Unpack[TableOptions],
+    ) -> KTable[K, R]: ...
+
     @refuse_calls(table_join_refusal)
     def join(
         self,
-        other: KTable | GlobalKTable,
-        joiner: ValueJoiner | None = None,
+        other: KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Any = None,
         *,
         on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
@@ -257,7 +353,7 @@ class KTable(WrittenToTables):
         store: str | None = None,
         value: AsSerde | None = None,
         headers: Headers | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
 
         Without ``joiner`` the result has the fields of both rows. ``on_merge`` says what happens to fields that both
@@ -301,11 +397,12 @@ class KTable(WrittenToTables):
         )
         return KTable(self._draft, node)
 
+    @called_as(join)
     @refuse_calls(table_join_refusal)
     def left_join(
         self,
-        other: KTable | GlobalKTable,
-        joiner: ValueJoiner | None = None,
+        other: KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Any = None,
         *,
         on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
@@ -316,7 +413,7 @@ class KTable(WrittenToTables):
         store: str | None = None,
         value: AsSerde | None = None,
         headers: Headers | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -340,11 +437,27 @@ class KTable(WrittenToTables):
         )
         return KTable(self._draft, node)
 
+    @overload
+    def outer_join(
+        self,
+        other: KTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
+        **options: Unpack[OuterOptions],
+    ) -> KTable[Any, R]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KTable[Any, V1],
+        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
+        **options: Unpack[OuterOptions],
+    ) -> KTable[Any, R]: ...
+
     @refuse_calls(table_join_refusal)
     def outer_join(
         self,
-        other: KTable,
-        joiner: ValueJoiner | None = None,
+        other: KTable[Any, Any],
+        joiner: Any = None,
         *,
         on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
@@ -355,7 +468,7 @@ class KTable(WrittenToTables):
         store: str | None = None,
         value: AsSerde | None = None,
         headers: Headers | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
 
         By ``foreign_key`` the result has the rows of `left_join`, and a row for each row of the other table that
@@ -385,11 +498,27 @@ class KTable(WrittenToTables):
         )
         return KTable(self._draft, node)
 
+    @overload
+    def right_join(
+        self,
+        other: KTable[Any, V1],
+        joiner: Callable[[V, V1], R] | None = None,
+        **options: Unpack[RightOptions],
+    ) -> KTable[Any, R]: ...
+
+    @overload
+    def right_join(
+        self,
+        other: KTable[Any, V1],
+        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
+        **options: Unpack[RightOptions],
+    ) -> KTable[Any, R]: ...
+
     @refuse_calls(table_join_refusal)
     def right_join(
         self,
-        other: KTable,
-        joiner: ValueJoiner | None = None,
+        other: KTable[Any, Any],
+        joiner: Any = None,
         *,
         on_merge: OnMerge = "raise",
         foreign_key: ForeignKeyExtractor | None = None,
@@ -399,7 +528,7 @@ class KTable(WrittenToTables):
         store: str | None = None,
         value: AsSerde | None = None,
         headers: Headers | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
 
@@ -430,14 +559,14 @@ class KTable(WrittenToTables):
     @refuse_calls(table_join_refusal)
     def join_many(
         self,
-        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],
         joiner: ManyJoiner | None = None,
         *,
         named: Named | None = None,
         materialized: Materialized | None = None,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Inner join with several tables, by a foreign key into each of them: name → (table, foreign key).
 
         The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``; ``rows`` is a dict by name. An
@@ -461,14 +590,14 @@ class KTable(WrittenToTables):
     @refuse_calls(table_join_refusal)
     def left_join_many(
         self,
-        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],
         joiner: ManyJoiner | None = None,
         *,
         named: Named | None = None,
         materialized: Materialized | None = None,
         store: str | None = None,
         value: AsSerde | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """Left join with several tables: as `join_many`, and every row of this table has a result.
 
         The joiner gets None for a table that has no row of the foreign key, or where the foreign key is None.
@@ -490,7 +619,7 @@ class KTable(WrittenToTables):
         named: Named | None,
         materialized: Materialized | None,
         **attributes: Any,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         name = given_name(path, named)
         option = check_option(path, "materialized", materialized, Materialized)
         asked = option or Materialized()

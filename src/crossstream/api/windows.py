@@ -7,6 +7,7 @@ KIP-450 (sliding), KIP-633 (grace).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.missing_names import OptionObject
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_refusal
+
+logger = logging.getLogger("crossstream.windows")
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -83,14 +86,15 @@ class SessionWindows(OptionObject):
     """Sessions: records of a key belong together as long as no more than ``gap`` passes between two of them.
 
     A session ends at its last record. It is closed when stream time has passed its end by more than ``gap`` plus
-    ``grace``.
+    ``grace``. A late record that belongs to a closed session is dropped, or begins a session of its own: both are
+    counted. Without ``grace`` it is 0, and a warning asks for it: as ``0``, or as how late records may come.
 
-    >>> SessionWindows(gap="5 minutes").gap
+    >>> SessionWindows(gap="5 minutes", grace="1 minute").gap
     300000
     """
 
     gap: Duration
-    grace: Duration = 0
+    grace: Duration | None = None
 
     def __post_init__(self) -> None:
         settle_durations(self, "gap", minimum=1)
@@ -98,7 +102,7 @@ class SessionWindows(OptionObject):
 
     def spec(self) -> WindowSpec:
         """The windows as the engine takes them, in ms."""
-        return WindowSpec("session", settled(self.gap), 0, settled(self.grace))
+        return WindowSpec("session", settled(self.gap), 0, 0 if self.grace is None else settled(self.grace))
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -125,6 +129,8 @@ Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
 
 def windows_of(given: object) -> WindowSpec:
     """The windows of ``windowed_by``; a bare duration means `TimeWindows` of that size. Raises CS-110 otherwise."""
+    if isinstance(given, SessionWindows) and given.grace is None:
+        _ask_for_grace(given)
     if isinstance(given, Windows):
         return given.spec()
     if is_duration(given):
@@ -135,6 +141,16 @@ def windows_of(given: object) -> WindowSpec:
         code="CS-110",
         where=caller_location("windowed_by"),
         next='pass TimeWindows(size="1 hour"), SlidingWindows(difference=…), SessionWindows(gap=…) or a duration',
+    )
+
+
+def _ask_for_grace(given: SessionWindows) -> None:
+    """Kafka has two methods for it, one of them "with no grace": late records split sessions in silence."""
+    logger.warning(
+        "SessionWindows(gap=%r) has no grace, so a late record splits its session or is dropped (%s): "
+        'write grace="1 minute" for records that may be so late, or grace=0 if this is meant',
+        given.gap,
+        caller_location("windowed_by").get("line"),
     )
 
 

@@ -8,6 +8,7 @@ from crossstream._version import __version__
 from crossstream.cli.options import (
     TOPICS,
     Commands,
+    Parser,
     add_assignments,
     add_command,
     add_connection,
@@ -41,7 +42,7 @@ STATE = "STATE_DIR"
 
 def make_parser() -> ArgumentParser:
     """The parser; each command sets ``command``, the ``module:function`` that carries it out."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="crossstream",
         description="Kafka Streams' model and all its joins, in Python on Apache Spark.",
         epilog="crossstream COMMAND --help lists the options of a command. Begin with: crossstream demo",

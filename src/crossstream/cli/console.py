@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, TextIO
 
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, in_one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def own_stdout() -> TextIO:
 
 def say(text: str = "") -> None:
     """A message beside the results: on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print("\n".join(map(in_one_line, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def counted(number: int, noun: str) -> str:
@@ -151,6 +151,7 @@ def show_table(
     ``spare``: on a terminal each row is one line, and these columns are left out where it is too narrow. Without it
     long texts are folded.
     """
+    head, rows = list(map(in_one_line, head)), [list(map(in_one_line, row)) for row in rows]
     if not is_terminal(sys.stdout):
         print(aligned(head, rows, to_right))
         return

@@ -77,12 +77,23 @@ def main(arguments: Namespace) -> int:
     with own_stdout() as out, ExitStack() as stack:
         view = DemoView(out)
         view.say("SQL changes two tables in Postgres. Their join, a topic in Kafka, follows.", "bold")
-        view.say("(The first start loads 230 MB of servers.)", "dim")
+        cdc.find_postgres()  # without it nothing is loaded
+        load_servers(view)
         with view.waiting("Starting Postgres, Kafka, a schema registry and Kafka Connect"):
             parts = stack.enter_context(cdc.parts())
         stack.callback(view.say, "Stopping the servers.", "dim")
         play(parts, folder, view, debug=arguments.debug)
     return 0
+
+
+def load_servers(view: DemoView) -> None:
+    """Loads the servers that this machine has not yet, and says what each is and how large."""
+    for jars in cdc.SERVERS:
+        if jars.find() is None:
+            with view.waiting(f"Loading {jars.title}, which is done once"):
+                folder = jars.fetch()
+            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            view.say(f"   {jars.title}: {size / 1e6:,.0f} MB in {shortest(folder)}", "dim")
 
 
 def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = False) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+import sys
+from argparse import PARSER, REMAINDER, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,32 @@ def add_options(parser: Any, *rows: tuple[str, str, Any, str]) -> None:
 
 def add_flag(parser: Any, name: str, help: str) -> None:
     parser.add_argument(name, action="store_true", help=help)
+
+
+class Parser(ArgumentParser):
+    """Refuses options that its command has not before it looks for others, and names one that is like it."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        forms = {action.nargs for action in self._actions}
+        if PARSER in forms:  # the options of another command follow
+            self._refuse_unknown(takewhile(lambda word: word.startswith("-"), words))
+        elif REMAINDER not in forms:
+            self._refuse_unknown(takewhile(lambda word: word != "--", words))
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self._refuse(unknown)
+        return found, unknown
+
+    def _refuse_unknown(self, words: Iterable[str]) -> None:
+        names = (word.partition("=")[0] for word in words if word.startswith("--"))
+        if unknown := [name for name in names if name not in self._option_string_actions]:
+            self._refuse(unknown)
+
+    def _refuse(self, unknown: Sequence[str]) -> None:
+        close = get_close_matches(unknown[0], self._option_string_actions, n=2, cutoff=0.6)
+        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 Commands = Any  # argparse gives no public name to what add_subparsers returns

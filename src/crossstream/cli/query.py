@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import sys
 from argparse import Namespace
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from crossstream import serdes
-from crossstream.cli.console import say, show_table
+from crossstream.cli.console import is_terminal, say, show_table
 from crossstream.cli.options import refuse_without, wrong_usage
+from crossstream.errors import in_one_line
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
-from crossstream.query.text import parse_key, rows_of, rows_of_key, to_json, to_plain
+from crossstream.query.text import parse_key, rows_of, rows_of_key, to_json, to_plain, whole_number
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Readable
@@ -137,10 +139,20 @@ def show_rows(rows: Iterable[Row], form: str) -> int:
     columns = in_columns(plain)
     cells = [list(map(as_text, row)) for row in zip(*columns.values(), strict=True)]
     if form == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([list(columns), *cells])
+        if is_terminal(sys.stdout):
+            cells = [list(map(in_one_line, row)) for row in cells]
+        for row in [list(columns), *cells]:
+            print(_csv_line(row))
     elif plain:
         show_table(list(columns), cells, [_is_numeric(column) for column in columns.values()])
     return len(plain)
+
+
+def _csv_line(row: Sequence[str]) -> str:
+    """A row, with quotes around what would end one; also a lone carriage return, which Python's writer lets through."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(row)
+    return line.getvalue().removesuffix("\r\n")
 
 
 def in_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
@@ -170,8 +182,8 @@ def as_text(value: Any) -> str:
 
 def parse_time(text: str) -> int | datetime:
     """Milliseconds since the epoch, or an ISO time (UTC without a zone); `ConfigError` CS-281 for anything else."""
-    if text.isdecimal():
-        return int(text)
+    if (number := whole_number(text)) is not None:
+        return number
     try:
         return datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
     except ValueError as error:

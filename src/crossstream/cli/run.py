@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from types import FrameType
 
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load, settled
-from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals, take_signals
+from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals
 from crossstream.cli.views import View, make_view
 from crossstream.config import StreamsConfig
 from crossstream.errors import CrossStreamError
@@ -63,8 +64,11 @@ def run_loaded(
             with _logged(view, debug=arguments.debug):
                 _run(app, config, view, output, once=arguments.once)
         except CrossStreamError as error:
-            if output.log is not None:
-                error.at(log=output.log)
+            asked = (
+                early is None or SHARED.early is not early
+            )  # for the session; before that Spark has no part in it
+            if output.log is not None and asked:
+                error.where.setdefault("log", output.log)
             if arguments.debug or not is_temporary(error):
                 raise
             show_error(error)
@@ -86,13 +90,14 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
     with on_signals(interrupts.handle):
         try:
             try:
+                interrupts.while_starting = view.close
                 with output.inherited():
-                    app.start()
-                take_signals(interrupts.handle)  # the SparkContext took SIGINT for itself
+                    _start(app)
+                interrupts.while_starting = None
                 view.started(_title(config, app), app)
                 _wait(app, interrupts.asked, once=once)
             except KeyboardInterrupt:
-                pass  # SparkContext had its own handler of the signal
+                pass  # the file had made a SparkContext, which has its own handler of the signal
             finally:
                 app.stop()
         except BaseException:
@@ -101,6 +106,23 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
         finally:
             output.close()
             view.close()
+
+
+def _start(app: SparkStreams) -> None:
+    """Starts the application in another thread: in this one a SparkContext takes SIGINT, and then fails at length."""
+    failures: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            app.start()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=start, name="start", daemon=True)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 @contextmanager
@@ -170,20 +192,25 @@ def _title(config: StreamsConfig, app: SparkStreams) -> str:
 
 
 ENDED = 130
-"""The exit code after a second signal."""
+"""The exit code after a second signal, or after Ctrl-C while Spark starts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Interrupts:
     """The first signal sets ``asked`` and calls ``on_first``. The second ends the process at once.
 
-    Then the next start repeats the batch that was running.
+    Then the next start repeats the batch that was running. ``while_starting``: until it is None, nothing has begun, and
+    Ctrl-C calls it and ends the process.
     """
 
     on_first: Callable[[], None]
     asked: threading.Event = field(default_factory=threading.Event)
+    while_starting: Callable[[], None] | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.while_starting is not None:
+            self.while_starting()
+            os._exit(ENDED)
         if self.asked.is_set():
             say("\nended; the next start repeats the batch that was running")
             os._exit(ENDED)

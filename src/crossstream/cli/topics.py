@@ -21,7 +21,7 @@ from crossstream.cli.options import WINDOWED, duration, kafka_settings, of_optio
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
-from crossstream.query.text import from_bytes, from_plain, to_bytes, to_json, to_plain
+from crossstream.query.text import from_bytes, from_plain, harmless, to_bytes, to_json, to_plain
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import find_invalid
@@ -78,7 +78,7 @@ def read(arguments: Namespace) -> int:
                 records = records.slice(0, left)
                 left -= records.num_rows
             for line in lines.from_records(tp, records):
-                print(line)
+                print(harmless(line))
             if left == 0:
                 break
     return 0

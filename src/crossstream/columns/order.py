@@ -219,6 +219,8 @@ def _minima(values: np.ndarray, longest: int) -> list[np.ndarray]:
 
 def running_maximum_of(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The maximum so far within each group; ``starts``: where the groups begin."""
+    if len(starts) == 1:
+        return np.maximum.accumulate(values)
     ordered, rank = np.unique(values, return_inverse=True)
     # Ranks lifted by the number of the group: one running maximum serves all groups.
     lift = np.repeat(np.arange(len(starts)) * len(ordered), np.diff(starts, append=len(values)))

@@ -28,6 +28,8 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.servers import ConnectInfo, RegistryInfo
 
 CAPTURE_SECONDS = 120.0
+SERVERS = (broker.JARS, servers.REGISTRY_JARS, servers.CONNECT_JARS)
+"""What the first start loads."""
 USER = "postgres"
 """The superuser of the database, and the system's user that runs it if this process is root's."""
 NULL = "\\N"

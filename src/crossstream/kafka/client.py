@@ -13,6 +13,7 @@ answered.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from types import MappingProxyType
@@ -31,6 +32,37 @@ Client = TypeVar("Client")
 
 logger = logging.getLogger("crossstream.kafka")
 logger.addHandler(logging.NullHandler())
+
+
+class Outages(logging.Filter):
+    """What clients say of connections, once a minute while it lasts, and not before it has lasted for ten seconds.
+
+    Each of them says it again with every attempt, several times a second. What ends before, nothing has to be done
+    about; what stops the application is in its error.
+    """
+
+    LASTING, APART = 10.0, 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[
+            str, tuple[float, float, float]
+        ] = {}  # since when, the last time, and when it is shown
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if not text.startswith(("FAIL [", "ERROR [")):
+            return True
+        kind, now = re.sub(r"#producer-\d+|#consumer-\d+|\(after .*", "", text), monotonic()
+        since, last, shown = self._said.get(kind, (now, now, -self.APART))
+        if now - last > self.LASTING:  # another outage
+            since = now
+        is_due = now - since >= self.LASTING and now - shown >= self.APART
+        self._said[kind] = (since, now, now if is_due else shown)
+        return is_due
+
+
+logger.addFilter(Outages())
 
 ASKING: Mapping[str, object] = {"allow.auto.create.topics": False}
 

@@ -125,8 +125,10 @@ class IcebergSink:
             if touched:
                 _overwrite(transaction, table, added, touched, summary)
             elif added.num_rows:
-                # Of the table's own types: PyIceberg prints what differs.
-                rows = with_columns(added, table.schema().as_arrow())
+                # A column that must not be null there: PyIceberg would refuse, and print, one that may be.
+                there = table.schema().as_arrow()
+                fields = [one.with_nullable(there.field(one.name).nullable) for one in added.schema]
+                rows = pa.table(added.columns, schema=pa.schema(fields))
                 transaction.append(rows, snapshot_properties=summary)
 
     def reset(self, mark: BatchMark) -> None:

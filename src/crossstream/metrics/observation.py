@@ -20,7 +20,8 @@ class Progress:
     ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
     ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``fan_out``: by foreign-key
     join, the most left rows that one change of a right row met. ``warnings``: of joins whose
-    keys have not met since the start.
+    keys have not met since the start. ``waiting``: by operator, windows and other rows that wait only because a source
+    partition is behind the newest one, or has no records.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
     """
@@ -42,6 +43,7 @@ class Progress:
     warnings: tuple[str, ...] = ()
     newest: dict[str, int] = field(default_factory=dict)
     fan_out: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -69,7 +71,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     operator and reason. ``buckets``: batches by their time, one more than `BOUNDS`. ``lag``: by topic and partition.
     ``newest_read``, ``newest_written``: the latest timestamp of a record, by source and by sink. ``skew``: the rows
     of the largest state partition of a store, as a multiple of the mean. ``fan_out``: by foreign-key join, the most
-    left rows that one change of a right row met in a batch. ``from_folder``: known from the state alone.
+    left rows that one change of a right row met in a batch. ``waiting``: see `Progress`. ``from_folder``:
+    known from the state alone.
     """
 
     application: str
@@ -88,6 +91,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     matched: dict[str, int] = {}
     unmatched: dict[str, int] = {}
     fan_out: dict[str, int] = {}
+    waiting: dict[str, int] = {}
     phases: dict[str, float] = {}
     lag: dict[str, dict[int, int]] = {}
     newest_read: dict[str, int] = {}

@@ -107,6 +107,13 @@ METRICS: tuple[Metric, ...] = (
         ("sink",),
     ),
     _gauge(
+        "waiting",
+        "rows",
+        "windows and other rows that wait only for a source partition that is behind",
+        lambda o: o.waiting,
+        ("operator",),
+    ),
+    _gauge(
         "state",
         "rows",
         "rows of a store on disk, replaced ones among them",

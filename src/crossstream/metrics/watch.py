@@ -64,6 +64,7 @@ class Watch:
         self._batches, self._seconds, self._records = 0, 0.0, 0
         self._recent: deque[Done] = deque(maxlen=RECENT)
         self._warnings: tuple[str, ...] = ()
+        self._waiting: dict[str, int] = {}
 
     def add(self, progress: Progress) -> Done:
         """Takes in a batch that was just committed."""
@@ -81,6 +82,7 @@ class Watch:
             self._seconds += progress.seconds
             self._records += progress.rows
             self._warnings = progress.warnings
+            self._waiting = progress.waiting
             self._recent.append(done)
         return done
 
@@ -125,6 +127,7 @@ class Watch:
                 warnings=self._warnings,
                 errors=() if live.error is None else (live.error,),
                 fan_out=dict(self._fan_out),
+                waiting=self._waiting,
                 **sums,
             )
 

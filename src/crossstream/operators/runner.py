@@ -17,6 +17,7 @@ from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
 from crossstream.columns.field_of import FieldOf, names_in
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
+from crossstream.columns.stream_time import SourceTimes, Timeline
 from crossstream.columns.values import Values
 from crossstream.operators.global_join.kernel import History
 from crossstream.operators.table.kernel import (
@@ -57,7 +58,8 @@ class OpenStore:
     """A store partition in a task: what the batch sees and puts, and the stream time it moves.
 
     ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time moves without input.
-    ``began``: the stream time before the batch.
+    ``began``: the stream time before the batch. ``timeline``: stream time in the batch, of all state partitions; None:
+    that of this one alone.
     """
 
     definition: StoreDef
@@ -65,6 +67,7 @@ class OpenStore:
     stream_time: int
     horizon: int = 0
     clock: int = 0
+    timeline: Timeline | None = None
     began: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,12 @@ class OpenStore:
         if silence is not None:
             self.clock = silence.clock
 
+    def passes(self, rows: Changes | None) -> Timeline:
+        """Stream time in the batch; ``rows``: those that move it here, in order of arrival."""
+        if self.timeline is not None:
+            return self.timeline
+        return Timeline(self.began) if rows is None else Timeline.of_rows(rows, self.began)
+
     def moment(self, silence: Silence | None, oldest: int | None = None) -> int | None:
         """To where stream time moves without input, if there was none for so long and rows wait here; in ms.
 
@@ -91,7 +100,13 @@ class OpenStore:
         if silent <= 0 or not self.view.has_live_from(self.horizon if oldest is None else oldest):
             return None
         self.clock = silence.clock - silence.after
-        return self.stream_time + silent
+        newest = self.stream_time if self.timeline is None else self.timeline.newest
+        return max(self.stream_time, newest) + silent
+
+    @property
+    def sources(self) -> SourceTimes:
+        """The times of the source partitions after the batch."""
+        return {} if self.timeline is None else self.timeline.sources
 
     def taken(self, puts: Changes, bits: int) -> Versions:
         """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
@@ -223,6 +238,10 @@ class Runner:
         self.task.report.count_dropped(self.step.node, {"out-of-order-version": int((mark == 1).sum())})
         kept = without_marks(changes.where(mark == 0))
         return kept if kept.rows else None
+
+    def waits(self, rows: int) -> None:
+        """Notes how many rows would have come out if no source partition held stream time up."""
+        self.task.report.waiting[f"{self.step.node}/{self.task.number}"] = rows
 
     def joined(self, joined: Joined) -> Emitted:
         """Emits the results of a join, less the rows its joiner failed on."""

@@ -22,6 +22,7 @@ from crossstream.planning.plan import (
     ViewDef,
 )
 from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
+from crossstream.planning.timelines import feeds_of
 from crossstream.serdes import Serde
 from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
@@ -155,6 +156,15 @@ class PlanBuilder:
         """The first round in which rows of a flow are in the state partition of their key."""
         return max(1, flow.round if flow.routed else flow.round + 1)
 
+    def earliest_timed(self, flow: Flow) -> int:
+        """As `earliest`, for an operator with a stream time that must be the same in all its state partitions."""
+        number = self.earliest(flow)
+        if number > flow.round:
+            return number
+        arriving = [exchange.arrives for exchange in self.exchanges.values()]
+        known = feeds_of(flow.name, "all", self.steps, arriving, self.stores, self.topology)
+        return number if known is not None else number + 1
+
     def source_of(self, table: graph.Node) -> Flow:
         """The flow that a table is kept from: its records, or the changes of its operator."""
         return self.raw.get(table.name) or self.flow(table.name)
@@ -235,10 +245,13 @@ class PlanBuilder:
         partitioner: Partitioner | None = None,
         partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
+        stays: bool = False,
+        old: bool = False,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``: see `Exchange`.
+        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``, ``stays``,
+        ``old``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return self._encoded(flow, node)
@@ -248,7 +261,9 @@ class PlanBuilder:
             if partitioner is not None:
                 arrives += f" by {callable_name(partitioner)} {id(partitioner):x}"
             arrives = unique(arrives, {exchange.arrives for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
+            stays = stays or (
+                flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
+            )
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,
@@ -261,6 +276,8 @@ class PlanBuilder:
                 stays=stays,
                 columns=columns,
             )
+        if old:
+            self.exchanges[wanted] = replace(self.exchanges[wanted], old=True)
         return self.exchanges[wanted].arrives
 
     def _encoded(self, flow: Flow, node: graph.Node) -> str:

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crossstream.columns.changes import reference
+from crossstream.columns.stream_time import Counts
 from crossstream.graph.nodes import FrameSink, Graph, Node, TableSink
 from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes import Serde
@@ -124,6 +125,7 @@ class StoreDef:
     is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
     ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
     a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
+    ``remembered``: how long (ms) rows are still there, and not shown, when they have expired.
     """
 
     name: str
@@ -139,6 +141,7 @@ class StoreDef:
     by_key2: bool = False
     anywhere: bool = False
     window_size: int | None = None
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ class Exchange:
     ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column
     with the partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``:
     decoded fields that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive
-    in decodes the values.
+    in decodes the values. ``old``: the values before the changes travel, too.
     """
 
     flow: str
@@ -191,6 +194,7 @@ class Exchange:
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
+    old: bool = False
 
     @property
     def way(self) -> str:
@@ -200,6 +204,18 @@ class Exchange:
         if self.partition_column is not None:
             return "back to who asked"
         return "by partitioner" if self.partitioner else "by hash of its key"
+
+
+Feed = tuple[str, Counts]
+"""An exchange, by the name behind it, and which of its rows count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What moves the stream time of a store: rows that come through exchanges, of records of these source nodes."""
+
+    feeds: tuple[Feed, ...]
+    sources: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +239,8 @@ class Plan:
     """Everything an engine needs to run a topology, round by round. ``sources``: the nodes that round 0 reads.
 
     ``timers``: the stores of timers; the ``clock`` of their versions is the time at which the next one fires.
+    ``timed``: of the stores with a stream time, what moves it; ``feeds``: all that moves that of some store;
+    ``fed_by``: their numbers, by exchange.
     """
 
     topology: Graph
@@ -232,12 +250,21 @@ class Plan:
     stores: dict[str, StoreDef]
     global_stage: Plan | None = None
     views: Mapping[str, ViewDef] = field(default_factory=dict)
+    timed: Mapping[str, Timed] = field(default_factory=dict)
+    feeds: tuple[Feed, ...] = field(init=False, compare=False)
+    fed_by: Mapping[str, tuple[int, ...]] = field(init=False, compare=False)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
     timers: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         rounds = 1 + max((step.round for step in self.steps), default=0)
+        feeds = dict.fromkeys(feed for one in self.timed.values() for feed in one.feeds)
+        object.__setattr__(self, "feeds", tuple(feeds))
+        fed_by: dict[str, tuple[int, ...]] = {}
+        for number, (arrives, _) in enumerate(feeds):
+            fed_by[arrives] = (*fed_by.get(arrives, ()), number)
+        object.__setattr__(self, "fed_by", fed_by)
         sources = frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
         object.__setattr__(self, "parts", tuple(map(self._part, range(rounds))))
         object.__setattr__(self, "sources", sources)

@@ -23,6 +23,7 @@ from crossstream.operators.table.plan import plan_table
 from crossstream.operators.table_join.plan import plan_table_join
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Plan
+from crossstream.planning.timelines import timed
 
 
 def plan_topology(topology: nodes.Graph) -> Plan:
@@ -39,7 +40,10 @@ def _plan_of(builder: PlanBuilder) -> Plan:
     stage = None if builder.globals is None else _plan_of(builder.globals)
     exchanges = list(builder.exchanges.values())
     steps, exchanges_ = decoded_late(builder.topology, builder.steps, builder.flows, exchanges)
-    return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, stage, builder.views)
+    times = timed(builder.topology, steps, exchanges_, builder.stores)
+    return Plan(
+        builder.topology, steps, builder.flows, exchanges_, builder.stores, stage, builder.views, times
+    )
 
 
 def _plan_foreign_key_join(builder: PlanBuilder, node: nodes.ForeignKeyJoin) -> None:

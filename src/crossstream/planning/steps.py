@@ -235,12 +235,13 @@ class ProcessStep(TransformBatchesStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressStep(Step):
-    """Holds changes back in ``store``. ``old``: emits and keeps old rows.
+    """Holds changes back in ``store``. ``old``: emits and keeps old rows. ``key``: the serde of the rows' keys.
 
     ``by_group``: rows are in the state partition of the group that a window is of, not of their own key.
     """
 
     store: str
+    key: Serde
     old: bool = False
     by_group: bool = False
 

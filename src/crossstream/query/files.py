@@ -112,7 +112,7 @@ def _definition(
     readable = application.readers[name]
     place = {"store": name, "folder": str(root)}
     layout = layout_of(readable.kind)
-    if layout is None:
+    if layout is None or not layout.is_known:
         raise StateError(
             f"the store is of a kind that this version does not read: {readable.kind!r}",
             code="CS-704",

@@ -30,6 +30,8 @@ from crossstream.storage.store import Version
 
 SHOWN = 10
 """So many rows a notebook shows."""
+_PIECE = 1_024
+"""So many rows are decoded at once."""
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -280,7 +282,12 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
-        return iter(self._decoded({name: take(column, rows) for name, column in columns.items()}))
+        pieces = np.split(rows, range(_PIECE, len(rows), _PIECE))
+        return (
+            row
+            for piece in pieces
+            for row in self._decoded({name: take(column, piece) for name, column in columns.items()})
+        )
 
     def _decoded(self, rows: dict[str, Any]) -> list[tuple[Any, Any]]:
         """Rows as pairs of a key, with its time, and a value."""
@@ -314,6 +321,12 @@ class StoreReader:
             if error.code != UNDECODABLE:
                 raise
             raise unreadable_row(error.what, self.name, **where) from error.__cause__
+
+
+def decoded_value(store: StoreReader, wire: pa.LargeBinaryArray) -> Any:
+    """The value of a row of a store. Raises `SerdeError` for one that its serde cannot read."""
+    with store._located():
+        return calls.decode_objects(store.value, wire)[0]
 
 
 def store_named(plan: Plan, name: str) -> StoreDef | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from crossstream.query.store import StoreReader
 
 _BASE64 = "base64"
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that JSON allows in text, and a terminal obeys."""
+_SHOWN = 100
+"""Characters of a text that an error shows."""
+_DIGITS = re.compile("[0-9]{1,18}")
 
 _PAIRS = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw])
 
@@ -41,8 +47,13 @@ def to_plain(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """The value as compact JSON."""
-    return msgspec.json.encode(to_plain(value)).decode()
+    """The value as compact JSON, `harmless`."""
+    return harmless(msgspec.json.encode(to_plain(value)).decode())
+
+
+def harmless(text: str) -> str:
+    """JSON with escapes for all that a terminal would obey."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def from_bytes(data: bytes) -> Any:
@@ -97,6 +108,15 @@ def rows_of(store: StoreReader, operation: str, texts: Sequence[str]) -> Iterato
     return store.prefix(keys[0]) if operation == "prefix" and keys[0] is not None else store.all()
 
 
+def whole_number(text: str) -> int | None:
+    """The number that plain digits mean; None for anything else, and for more digits than any time or batch has.
+
+    >>> whole_number("17"), whole_number("-1"), whole_number("9" * 5000)
+    (17, None, None)
+    """
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
 def parse_key(serde: Serde | None, text: str) -> Any:
     """The key that a text means; `ConfigError` CS-281 if it cannot be a key of the store.
 
@@ -106,13 +126,21 @@ def parse_key(serde: Serde | None, text: str) -> Any:
         if serde is None:
             raise ValueError("its keys have no serde")
         return _key(serde, text)
-    except (ValueError, KeyError, SerdeError) as error:
+    except (ValueError, KeyError, ArithmeticError, RecursionError, SerdeError) as error:
         raise ConfigError(
-            f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
+            f"{_short(text)} is not a key of this store: {_why(error)}",
             code="CS-281",
             where={"serde": None if serde is None else serde.name},
             next="type a key as `crossstream query STATE_DIR STORE` shows it",
         ) from error
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "what", error))[: 4 * _SHOWN]
 
 
 def _key(serde: Serde, text: str) -> Any:

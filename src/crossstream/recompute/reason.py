@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from crossstream.errors import in_one_line
 from crossstream.graph.nodes import Node
 from crossstream.serdes.windowed import Windowed
 
@@ -70,7 +71,7 @@ class Why:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(map(in_one_line, _lines(self)))
 
     @property
     def is_inexact(self) -> bool:

@@ -63,7 +63,8 @@ class Tree:
         found, followed = self.rows(node.name), self.tracer.followed
         if node.name not in followed:
             for child in self.topology.children(node.name):
-                wanted = followed.get(child.name) if changes_key(child) else None
+                traced = changes_key(child) and type(child) not in STOPS
+                wanted = followed.get(child.name) if traced else None
                 if wanted is not None:
                     return leading(self.topology, child, found, wanted)
         return found

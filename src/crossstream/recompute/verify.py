@@ -1,7 +1,7 @@
 """Compares every queryable store of a state with what the topics give, computed again in one batch.
 
 How the input was cut into batches, and into state partitions, changes no table (semantics 4.2). So the results are
-computed with one batch, and with another number of state partitions where no operator depends on stream time.
+computed with one batch, and with another number of state partitions where no operator depends on that.
 """
 
 from __future__ import annotations
@@ -192,23 +192,24 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
 
 
 def depends_on_time(node: Node) -> bool:
-    """Whether its results depend on stream time, and so on the state partitions."""
+    """Whether its results depend on stream time."""
     if isinstance(node, graph.Aggregate):
         return node.windows is not None
-    stateful = (
-        graph.StreamStreamJoin,
-        graph.Suppress,
-        graph.Deduplicate,
-        graph.Process,
-        graph.TransformBatches,
-    )
+    timed = isinstance(node, graph.StreamStreamJoin | graph.Suppress | graph.Deduplicate)
+    return timed or depends_on_partitions(node)
+
+
+def depends_on_partitions(node: Node) -> bool:
+    """Whether its results depend on the number of state partitions (decision 0038)."""
+    if isinstance(node, graph.Aggregate):
+        return node.windows is not None and node.windows.kind == "sliding"
     waits = isinstance(node, graph.StreamTableJoin) and node.grace is not None
-    return isinstance(node, stateful) or waits or node.history is not None
+    return isinstance(node, graph.Process | graph.TransformBatches) or waits or node.history is not None
 
 
 def _partitions(plan: Plan, state: int) -> int:
     """Another number than that of the state, unless results depend on it."""
-    return state if any(map(depends_on_time, plan.topology)) else state + 1
+    return state if any(map(depends_on_partitions, plan.topology)) else state + 1
 
 
 def _above(plan: Plan, store: StoreDef) -> list[Node]:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.order import OFFSET_BITS
+from crossstream.columns.stream_time import BY_CLOCK
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Shape
@@ -35,7 +36,8 @@ class Batch(msgspec.Struct, frozen=True):
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
     ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
-    ``wants_keys``: whether joins in which no row finds a partner report a key of each side.
+    ``wants_keys``: whether joins in which no row finds a partner report a key of each side. ``expected``: see
+    its `BatchEntry`.
     """
 
     id: int
@@ -50,6 +52,7 @@ class Batch(msgspec.Struct, frozen=True):
     clock: int = 0
     frames: tuple[str, ...] = ()
     wants_keys: bool = False
+    expected: dict[str, tuple[int, ...]] = {}
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -63,6 +66,19 @@ class Batch(msgspec.Struct, frozen=True):
         if sources:
             made |= (rank & FRAME_RANK > 0) & np.isin(rank % FRAME_RANK % len(self.frames), sources)
         return made
+
+    def source_partitions(self, minor: np.ndarray) -> np.ndarray:
+        """The source partition of rows, by their positions in time: 0 of a DataFrame, `BY_CLOCK` of no record."""
+        rank = minor >> OFFSET_BITS
+        spans = sorted(self.ranges, key=lambda span: span.rank)
+        ranks = np.array([-1, *(span.rank for span in spans)], np.int64)
+        partitions = np.array([BY_CLOCK, *(span.partition for span in spans)], np.int64)
+        place = np.searchsorted(ranks, rank, "right") - 1
+        return np.where(ranks[place] == rank, partitions[place], 0)
+
+    def expected_of(self, sources: Collection[str]) -> set[int]:
+        """The partitions of these sources that stream time waits for though no row of them has come."""
+        return {partition for source in sources for partition in self.expected.get(source, ())}
 
     def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
         """The ranges of these source nodes."""
@@ -85,6 +101,7 @@ class Report:
     join. ``keys``: of joins where none did, a key of each side. ``looked_up``: fields that texts name, by operator and
     role.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
+    ``waiting``: by ``operator/partition``, the rows that only other source partitions hold back (decision 0038).
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -102,6 +119,7 @@ class Report:
     keys: dict[str, Keys] = field(default_factory=dict)
     looked_up: dict[str, LookUp] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
 
@@ -152,6 +170,7 @@ class Report:
                 mine[key] = mine.get(key, 0) + number
         self.state.update(other.state)
         self.due.update(other.due)
+        self.waiting.update(other.waiting)
         self.note_keys(other.keys)
         for key, look_up in other.looked_up.items():
             self.note_field(key, look_up)
@@ -163,6 +182,16 @@ class Report:
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Report)
+
+
+def by_operator(waiting: Mapping[str, int]) -> dict[str, int]:
+    """The rows of all state partitions that wait, of the operators that have some."""
+    found: dict[str, int] = {}
+    for place, rows in waiting.items():
+        if rows:
+            operator = place.rpartition("/")[0]
+            found[operator] = found.get(operator, 0) + rows
+    return found
 
 
 def pack_report(report: Report) -> bytes:

@@ -26,6 +26,7 @@ import numpy as np
 from msgspec import structs
 
 from crossstream.columns.hashing import partition_bounds, partition_of
+from crossstream.columns.stream_time import merged_sources
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, IncompatibleStateError, StateError
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
@@ -332,6 +333,7 @@ def _assembled(
         stream_time=stream_time,
         horizon=min(source.horizon for source in sources),
         clock=max(source.clock for source in sources),
+        sources=merged_sources(source.sources for source in sources),
         credit=sum(
             source.credit * _count(levels) // source.rows
             for source, levels in zip(sources, taken, strict=True)

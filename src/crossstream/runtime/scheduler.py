@@ -173,6 +173,27 @@ class SourcePlanner:
             for tp in self._partitions[node]
         }
 
+    def expected(
+        self, ends: Mapping[TopicPartition, int], ranges: Sequence[SourceRange], *, every: bool
+    ) -> dict[str, tuple[int, ...]]:
+        """By source, the partitions with records up to ``ends`` beyond the ``ranges``; ``every``: all there are."""
+        taken = {(span.node, span.topic, span.partition): span.end for span in ranges}
+        found: dict[str, tuple[int, ...]] = {}
+        for node in self._sources:
+            more = {
+                tp.partition
+                for tp in self._partitions[node.name]
+                if every
+                or ends.get(tp, 0)
+                > taken.get(
+                    (node.name, tp.topic, tp.partition),
+                    self.positions[node.name][tp.topic][tp.partition],
+                )
+            }
+            if more:
+                found[node.name] = tuple(sorted(more))
+        return found
+
     def _missing(self) -> list[Span]:
         return self._spans(self._globals, self._awaited) if self._awaited else []
 

@@ -62,11 +62,24 @@ def grow(
     early: Sequence[Segment] = (),
     horizon: int = NO_HORIZON,
     clock: int = 0,
+    sources: Mapping[int, tuple[int, int]] | None = None,
 ) -> Version:
     """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
     save = stores.saver(store, partition, batch)
     history = store.history if store.layout.versioned else None
-    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock, history)
+    after = advance(
+        version,
+        fresh,
+        stream_time,
+        batch,
+        save,
+        early,
+        horizon,
+        clock,
+        history,
+        store.remembered,
+        sources,
+    )
     return version if after is version else stores.save(store, partition, after)
 
 

@@ -30,6 +30,7 @@ from crossstream.runtime.shuffle_codec import (
     route,
 )
 from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow, unreadable_row
+from crossstream.runtime.times import Times
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.storage.compaction import Segment
 from crossstream.storage.files import BufferList
@@ -78,6 +79,7 @@ class RoundTask:
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures = field(init=False)
+    _times: Times = field(init=False)
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
@@ -99,7 +101,9 @@ class RoundTask:
         """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
         self._set_up()
-        for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
+        blobs = in_order(self._addressed(blocks))
+        self._times.take(blobs)
+        for number, arrived in enumerate(self._arrived(blobs)):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
@@ -141,6 +145,7 @@ class RoundTask:
         return mine
 
     def _set_up(self) -> None:
+        self._times = Times(self.plan, self.batch, self.near)
         self._failures = Failures(
             self.plan.topology,
             self.batch,
@@ -181,7 +186,12 @@ class RoundTask:
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
             store = OpenStore(
-                definition, version.snapshot(), version.stream_time, version.horizon, version.clock
+                definition,
+                version.snapshot(),
+                version.stream_time,
+                version.horizon,
+                version.clock,
+                self._times.timeline(name, version),
             )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
@@ -206,6 +216,7 @@ class RoundTask:
             self._send(number, exchange, self._writable(others, exchange))
 
     def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
+        self._times.note(exchange.arrives, changes)
         for pid, blob in self._routed(changes, exchange):
             block = (exchange.to_round, number, self.sender, self._sequence, blob)
             self._outbox.setdefault(pid, []).append(block)
@@ -279,6 +290,9 @@ class RoundTask:
 
     def _close(self, started: float) -> Iterator[Outgoing]:
         """Saves the stores, finishes the output, reports."""
+        for pid, block in self._times.blocks(self.sender, self._sequence):
+            self._outbox.setdefault(pid, []).append(block)
+        yield from self._sent()
         self._save()
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
@@ -305,6 +319,7 @@ class RoundTask:
                 opened.early,
                 store.horizon,
                 store.clock,
+                None if store.timeline is None else store.sources,
             )
             if after is not opened.before:
                 self._saved(name, opened, after)

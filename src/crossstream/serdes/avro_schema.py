@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.json_shapes import DECIMAL_DIGITS, DEEPEST_COLUMN, NoColumn
+from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP
+from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -320,9 +321,10 @@ def column_type(node: Node) -> pl.DataType | NoColumn:
 def _column(node: Node) -> Column:
     if node.column is None:
         made = _made_column(node)
-        if made.parts > _MOST_COLUMNS or made.levels > DEEPEST_COLUMN:
-            reason = f"a type of more than {_MOST_COLUMNS} columns, or {DEEPEST_COLUMN} levels"
-            made = Column(NoColumn(reason))
+        if made.levels > DEEPEST_COLUMN:
+            made = Column(TOO_DEEP)
+        if made.parts > _MOST_COLUMNS:
+            made = Column(NoColumn(f"a type of more than {_MOST_COLUMNS} columns"))
         node.column = made
     return node.column
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -20,7 +20,8 @@ from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import refusals
 from crossstream.serdes.avro_schema import parse
 from crossstream.serdes.avro_serde import Avro
-from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
+from crossstream.serdes.json_plain import Kept, KeptJson, SchemaJson, UntypedJson
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
@@ -72,6 +73,7 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     references: tuple[tuple[str, str], ...] = ()
     files: tuple[bytes, ...] = ()
     registry: str = ""
+    decimals: Literal["text", "number"] = "text"
 
 
 @lru_cache(maxsize=1)
@@ -86,18 +88,19 @@ def _known() -> Mapping[str, Serde]:
 def describe(serde: Serde) -> Described:
     """A serde as data."""
     name, known = serde.name, _known().get(serde.name)
-    if type(serde) is type(known) and serde == known:
+    if isinstance(serde, KeptJson) or (type(serde) is type(known) and serde == known):
         return Described(name, "known")
     if isinstance(serde, LeftOrRightSerde):
         return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
     if isinstance(serde, WindowedSerde):
         return Described(name, "windowed", sides=(describe(serde.inner),), size=serde.size)
     if isinstance(serde, SchemaJson):
-        return Described(name, "schema", as_data(serde.dtype))
+        return Described(name, "schema", as_data(serde.dtype), decimals=serde.decimals)
     if isinstance(serde, TypedJson):
         dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
         fits = dtype is not None and serde.unfit_for_keys is None and is_plain(serde, dtype)
-        return Described(name, "class", None if dtype is None else as_data(dtype), fits)
+        columns = None if dtype is None else as_data(dtype)
+        return Described(name, "class", columns, fits, decimals=serde.decimals)
     if isinstance(serde, Avro):
         return Described(name, "avro", text=serde.schema)
     if isinstance(serde, ConfluentAvro) and serde.schema is not None:
@@ -162,9 +165,9 @@ def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySetti
         return _of_registry(described, given, asked)
     dtype = None if described.columns is None else of_data(described.columns)
     if described.kind == "schema" and dtype is not None:
-        return SchemaJson(dtype)
+        return SchemaJson(dtype, described.decimals)
     if described.kind == "class" and (dtype is None or isinstance(dtype, pl.Struct)):
-        return PlainJson(described.name, dtype, described.is_plain)
+        return PlainJson(described.name, dtype, described.is_plain, described.decimals)
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 
@@ -232,16 +235,23 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 """Two values of each type whose text depends on nothing else."""
 
 
+_any: Decoder = msgspec.json.Decoder()
+_exact: Decoder = msgspec.json.Decoder(float_hook=Decimal)
+"""Gives every number with a point as a Decimal: which of them the class declares as such is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlainJson(OneByOne):
     """Rows of a class, read without the class. ``dtype``: the type of its columns, None if it has no column form.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
+    ``decimals``: as of `json`.
     """
 
     name: str
     dtype: pl.Struct | None
     is_plain: bool = False
+    decimals: Literal["text", "number"] = "text"
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -251,13 +261,17 @@ class PlainJson(OneByOne):
         return SchemaJson(self.dtype).serialize(value)
 
     def deserialize(self, data: bytes | None) -> Any:
-        value = UntypedJson().deserialize(data)
+        value = None if data is None else decode_row(data, self._decoder, self.name)
         if self.dtype is not None and value is not None and not isinstance(value, dict):
             raise refusals.undecodable(self.name, "it is no object", data)
         return value
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
-        return UntypedJson().decode_objects(data)
+        return decode_rows(data, self._decoder, self.name)
+
+    @property
+    def _decoder(self) -> Decoder:
+        return _exact if self.decimals == "number" else _any
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         return self.encode_objects(values.to_list())

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_bounds import check_exponents
 from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -33,10 +34,9 @@ from crossstream.serdes.json_shapes import (
     NoColumn,
     Shape,
     StructOf,
-    check_exponents,
     column,
     is_checked,
-    narrowing,
+    narrowed,
 )
 from crossstream.serdes.serde import Readers
 
@@ -48,11 +48,7 @@ def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
         if len(values) <= FEW:
-            plain = msgspec.to_builtins(values, builtin_types=KEPT)
-            if (
-                narrow := narrowing(shape)
-            ) is not None:  # for Decimal("1E-1000000000") Arrow ends the process
-                plain = [None if one is None else narrow(one) for one in plain]
+            plain = narrowed(msgspec.to_builtins(values, builtin_types=KEPT), shape)
             series = series_of_plain(plain, shape)
         else:
             series = _series(values, shape)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,7 @@ from crossstream.serdes.json_columns import (
     checked,
     conform,
     json_text,
+    plain_columns,
     series_of_plain,
     some_fields,
 )
@@ -35,8 +36,10 @@ from crossstream.serdes.json_rows import (
     decode_rows,
     encode_row,
     encode_rows,
+    encoder,
     not_finite,
     nulls,
+    with_numbers,
 )
 from crossstream.serdes.json_shapes import (
     KEPT,
@@ -53,6 +56,25 @@ from crossstream.serdes.json_shapes import (
 from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 NATIVE = (*KEPT, UUID)
+
+
+Decimals = Literal["text", "number"]
+"""How decimals are written: ``"10.00"`` or ``10.00``. Both are read, with all digits."""
+
+_AS_NUMBERS = ", decimals as numbers"
+_number_encoder = with_numbers(encoder)
+
+
+def named(name: str, decimals: Decimals) -> str:
+    """The name of a serde: that of its type, and how it writes decimals, if not as text."""
+    return name if decimals == "text" else name[:-1] + _AS_NUMBERS + name[-1]
+
+
+def text_with_numbers(values: pl.Series, shape: Shape, serde: str, shortest: bool) -> pa.LargeBinaryArray:
+    """As `json_text`, with decimals as numbers: by objects of the ``shape``, one for each row."""
+    plain = plain_columns(values, shortest).to_list()
+    objects = msgspec.convert(msgspec.to_builtins(plain, builtin_types=KEPT), rows_of(shape.wire))
+    return encode_rows(objects, serde, _number_encoder)
 
 
 class _SchemaReading(NamedTuple):
@@ -102,12 +124,13 @@ class SchemaJson:
     """
 
     dtype: pl.DataType
+    decimals: Decimals = "text"
     varied: ClassVar[bool] = True
     classes: ClassVar[tuple[type, ...]] = ()
 
     @property
     def name(self) -> str:
-        return _schema_reading(self.dtype).name
+        return named(_schema_reading(self.dtype).name, self.decimals)
 
     def serialize(self, value: Any) -> bytes | None:
         text: bytes | None = self.encode_objects([value])[0].as_py()
@@ -121,7 +144,7 @@ class SchemaJson:
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         given = self._structs(values)
         if any_leaf(self.dtype, _is_decimal):  # whose objects have other texts: 1E+3, or a zero with a sign
-            return json_text(series_of_plain(given, _schema_reading(self.dtype).shape), self.name)
+            return self._text_of(series_of_plain(given, _schema_reading(self.dtype).shape))
         return encode_rows(given, self.name)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
@@ -130,7 +153,12 @@ class SchemaJson:
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
-        return json_text(conform(values, _schema_reading(self.dtype).shape, self.name), self.name)
+        return self._text_of(conform(values, _schema_reading(self.dtype).shape, self.name))
+
+    def _text_of(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if self.decimals == "number" and any_leaf(self.dtype, _is_decimal):
+            return text_with_numbers(values, _schema_reading(self.dtype).shape, self.name, shortest=False)
+        return json_text(values, self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return _schema_columns(self.dtype, None if fields is None else frozenset(fields)).decoded(
@@ -264,6 +292,19 @@ class Kept(UntypedJson):
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         return self.encode_objects(values.to_list())
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJson(Kept):
+    """JSON that nobody named, of results that are read from outside: in stores the same as `UntypedJson`, but for
+    values that it does not give back."""
+
+    name: ClassVar[str] = "json"
+
+
+def unnamed(serde: Serde) -> Serde:
+    """The serde of a result that takes over the one of its input: of JSON without a type only what it gives back."""
+    return KeptJson() if serde == UntypedJson() else serde
 
 
 def _check(values: Sequence[Any]) -> None:

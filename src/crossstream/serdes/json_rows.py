@@ -39,6 +39,12 @@ encoder = Encoder()
 sorting_encoder = Encoder(order="deterministic")
 """Writes sets, and dicts, sorted, so that equal ones have one text."""
 
+
+def with_numbers(encode: Encoder) -> Encoder:
+    """The encoder that writes decimals as numbers, with all of their digits."""
+    return Encoder(order=encode.order, decimal_format="number")
+
+
 _KEPT = (*KEPT, msgspec.Raw)
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """How such a float begins in MessagePack; other bytes may begin like that too.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
@@ -22,12 +22,6 @@ KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 
 DECIMAL_DIGITS = (38, 18)
 """Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
-
-DEEPEST_COLUMN = 32
-"""Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""
-
-MOST_DIGITS = 10_000
-"""Zeros that an exponent may stand for: ``1e999999999`` is the text of a number with a billion of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +229,6 @@ def decimal(precision: int, scale: int) -> Leaf:
     return Leaf(pl.Decimal(precision, scale), Decimal, narrow)
 
 
-def check_exponents(values: Iterable[Decimal | None]) -> None:
-    """Raises ValueError for decimals that are far from all columns: for some of them Arrow ends the process."""
-    if any(value is not None and abs(value.adjusted()) > MOST_DIGITS for value in values):
-        raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
-
-
 FLOAT64 = Leaf(pl.Float64(), float)
 STRING = Leaf(pl.String(), str)
 BOOLEAN = Leaf(pl.Boolean(), bool)
@@ -329,6 +317,12 @@ def narrowing(shape: Shape) -> Narrow | None:
         item = narrowing(shape.item)
         return None if item is None else lambda values: [None if one is None else item(one) for one in values]
     return _struct_narrowing(shape)
+
+
+def narrowed(values: list[Any], shape: Shape) -> list[Any]:
+    """Plain values, or nulls, as the column holds them: for some decimals Arrow would end the process."""
+    narrow = narrowing(shape)
+    return values if narrow is None else [None if one is None else narrow(one) for one in values]
 
 
 def _struct_narrowing(shape: StructOf) -> Narrow | None:

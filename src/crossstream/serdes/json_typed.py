@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 import msgspec
 import msgspec.inspect as mi
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
+from crossstream.serdes.json_bounds import TOO_DEEP, check_exponents, is_too_deep
 from crossstream.serdes.json_columns import (
     Columns,
     checked,
@@ -26,7 +27,15 @@ from crossstream.serdes.json_columns import (
     plain_columns,
     some_fields,
 )
-from crossstream.serdes.json_plain import NATIVE, SchemaJson, UntypedJson, misfit
+from crossstream.serdes.json_plain import (
+    NATIVE,
+    Decimals,
+    SchemaJson,
+    UntypedJson,
+    misfit,
+    named,
+    text_with_numbers,
+)
 from crossstream.serdes.json_rows import (
     CHUNK,
     Decoder,
@@ -36,6 +45,7 @@ from crossstream.serdes.json_rows import (
     encode_row,
     encode_rows,
     nulls,
+    with_numbers,
 )
 from crossstream.serdes.json_shapes import (
     KEPT,
@@ -67,12 +77,14 @@ from crossstream.serdes.json_types import (
 from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 
-def json(type: Any = None) -> Serde:
+def json(type: Any = None, *, decimals: Decimals = "text") -> Serde:
     """JSON, untyped or of a declared type.
 
     ``type``: None for any value; a dataclass, `msgspec.Struct`, TypedDict or other Python type (``int``,
     ``list[str]``, a generic ``Envelope[Order]``), whose instances callables get; an Arrow schema, a Polars schema
     or struct type, or a dict of Polars types, with which callables get dicts of exactly these fields.
+    ``decimals``: how declared Decimals are written, as text (``"10.00"``) or as numbers (``10.00``). Both are read,
+    with all digits, whatever is written.
 
     Raises `SerdeError` (CS-404) for anything else.
 
@@ -80,20 +92,26 @@ def json(type: Any = None) -> Serde:
     b'{"id":7,"tags":["new"]}'
     >>> json({"id": pl.Int64, "price": pl.Float64}).deserialize(b'{"id": 7}')
     {'id': 7, 'price': None}
+    >>> json(dict[str, Decimal], decimals="number").serialize({"price": Decimal("10.00")})
+    b'{"price":10.00}'
     """
+    if decimals not in get_args(Decimals) or (type is None and decimals != "text"):
+        raise refusals.unusable_type(type, f"decimals={decimals!r}, not 'text', or with a type 'number'")
     if type is None:
         return UntypedJson()
     dtype = struct_dtype(type)
     if dtype is not None:
+        if is_too_deep(dtype):
+            raise refusals.unusable_type(type, TOO_DEEP.reason)
         read_schema(dtype)
-        return SchemaJson(dtype)
+        return SchemaJson(dtype, decimals)
     _check_type(type)
-    return TypedJson(type)
+    return TypedJson(type, decimals)
 
 
 def scaled(serde: TypedJson, scales: Mapping[str, int]) -> TypedJson:
     """The serde whose columns of Decimals have these digits after the point, by the paths of the fields."""
-    return TypedJson(Annotated[serde.type, Scales(tuple(sorted(scales.items())))])
+    return TypedJson(Annotated[serde.type, Scales(tuple(sorted(scales.items())))], serde.decimals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +133,15 @@ class TypedJson:
     """
 
     type: Any
+    decimals: Decimals = "text"
     varied: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_pickle, (shipping.dumps(self.type),)
+        return _from_pickle, (shipping.dumps(self.type), self.decimals)
 
     @property
     def name(self) -> str:
-        return reading_of(self.type).name
+        return named(reading_of(self.type).name, self.decimals)
 
     @property
     def dtype(self) -> pl.DataType | None:
@@ -149,20 +168,43 @@ class TypedJson:
         return reading_of(self.type).unfit_for_keys
 
     def serialize(self, value: Any) -> bytes | None:
-        reading = reading_of(self.type)
-        data = encode_row(self.instances([value])[0], self.name, reading.encoder)
-        if reading.checks:
-            check_rows(arrays.binary_rows([data]), [value], reading.checks, self.name)
+        encode, checks = self._writing()
+        data = encode_row(self._to_write([value])[0], self.name, encode)
+        if checks:
+            check_rows(arrays.binary_rows([data]), [value], checks, self.name)
         return data
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else decode_row(data, reading_of(self.type).decoder, self.name)
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        reading = reading_of(self.type)
-        rows = encode_rows(self.instances(values), self.name, reading.encoder)
-        check_rows(rows, values, reading.checks, self.name)
+        encode, checks = self._writing()
+        rows = encode_rows(self._to_write(values), self.name, encode)
+        check_rows(rows, values, checks, self.name)
         return rows
+
+    def _writing(self) -> tuple[Encoder, tuple[Decoder, ...]]:
+        """The encoder of objects, and the decoders that check what it writes: NaN of a Decimal is no number."""
+        reading = reading_of(self.type)
+        if self.decimals == "text":
+            return reading.encoder, reading.checks
+        return reading.number_encoder, reading.checks or (reading.decoder,)
+
+    def _to_write(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Objects of the type, as the encoder takes them: a Decimal as expressions write it, 100 and not 1E+2."""
+        made = self.instances(values)
+        if self.type not in (Decimal, Decimal | None):
+            return made
+        try:
+            check_exponents(made)
+        except ValueError as error:
+            raise refusals.no_bytes_for(
+                self.name, values[0], str(error), "round it, or give it as text"
+            ) from error
+        texts = [None if value is None else format(value, "f") for value in made]
+        if self.decimals == "text":
+            return texts
+        return [None if text is None else msgspec.Raw(text.encode()) for text in texts]
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return decode_rows(data, reading_of(self.type).decoder, self.name)
@@ -177,6 +219,8 @@ class TypedJson:
         return text
 
     def _text_of(self, fitted: pl.Series, shape: Shape) -> pa.LargeBinaryArray:
+        if self.decimals == "number":
+            return text_with_numbers(fitted, shape, self.name, shortest=True)
         if not (isinstance(shape, StructOf) and shape.tagged):
             return json_text(fitted, self.name, shortest=True)
         plain = msgspec.to_builtins(plain_columns(fitted, shortest=True).to_list(), builtin_types=KEPT)
@@ -202,13 +246,11 @@ class TypedJson:
                 add_defaults(instances)
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise misfit(values, optional(self.type, True), self.name, error) from error
-        if self.type in (Decimal, Decimal | None):  # as expressions write them: 100, not 1E+2
-            return [None if value is None else format(value, "f") for value in instances]
         return in_declared_order(instances, reading.order) if reading.order else instances
 
 
-def _from_pickle(kind: bytes) -> TypedJson:
-    return TypedJson(pickle.loads(kind))
+def _from_pickle(kind: bytes, decimals: Decimals) -> TypedJson:
+    return TypedJson(pickle.loads(kind), decimals)
 
 
 def _check_type(kind: Any) -> None:
@@ -225,7 +267,8 @@ class Reading(NamedTuple):
     """What is derived from a declared type, once for each process.
 
     ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
-    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_types`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_types`; ``number_encoder``: that of
+    decimals as numbers.
     """
 
     name: str
@@ -239,6 +282,7 @@ class Reading(NamedTuple):
     lacks_defaults: bool
     order: Sequence[str]
     encoder: Encoder
+    number_encoder: Encoder
     unfit_for_keys: str | None
     classes: tuple[type, ...]
 
@@ -263,6 +307,7 @@ def reading_of(kind: Any) -> Reading:
         lacks_defaults=lacks_defaults(node),
         order=field_order(node),
         encoder=encoder_of(node),
+        number_encoder=with_numbers(encoder_of(node)),
         unfit_for_keys=unfit_for_keys(node),
         classes=tuple(dict.fromkeys(classes_in(node))),
     )

@@ -24,6 +24,7 @@ import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.serdes import json_shapes as leaves
+from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP, is_too_deep
 from crossstream.serdes.json_rows import Encoder, encoder, sorting_encoder
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -209,15 +210,23 @@ def _literal(values: tuple[Any, ...]) -> Leaf | NoColumn:
     return NoColumn("an Enum or Literal of values that are neither all text nor all integers")
 
 
+def _part(node: mi.Type, within: tuple[type, ...]) -> Read:
+    """As `read_type`, for a type in a list or a struct."""
+    shape, nullable = read_type(node, within)
+    if not isinstance(shape, NoColumn) and is_too_deep(shape.dtype, DEEPEST_COLUMN - 1):
+        return TOO_DEEP, nullable
+    return shape, nullable
+
+
 def _list(node: mi.ListType | mi.VarTupleType, within: tuple[type, ...]) -> Shape | NoColumn:
-    item, nullable = read_type(node.item_type, within)
+    item, nullable = _part(node.item_type, within)
     if isinstance(item, NoColumn):
         return NoColumn(f"a list of {item.reason}")
     return list_of(item, nullable, min_length=node.min_length, max_length=node.max_length)
 
 
 def _field(field: mi.Field, within: tuple[type, ...]) -> Field:
-    shape, nullable = read_type(field.type, within)
+    shape, nullable = _part(field.type, within)
     default = None
     if not isinstance(shape, NoColumn) and not field.required:
         make = _default_of(field)

@@ -15,6 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.serdes.json_bounds import DEEPEST_COLUMN, is_too_deep
+
 UTC_MICROS = pl.Datetime("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICRO = timedelta(microseconds=1)
@@ -46,7 +48,7 @@ WRAPPERS = frozenset(
 
 
 class NoColumns(Exception):
-    """A message that contains itself has no type of columns."""
+    """A message that contains itself has no type of columns, and none that is too deep."""
 
 
 class Field(NamedTuple):
@@ -89,9 +91,13 @@ def _field(descriptor: Any, within: tuple[str, ...]) -> Field:
     entry = descriptor.message_type
     if entry is not None and entry.GetOptions().map_entry:
         key, value = (_item(entry.fields_by_name[name], within) for name in ("key", "value"))
+        if is_too_deep(value[0], DEEPEST_COLUMN - 3):
+            raise NoColumns(descriptor.full_name)
         dtype: pl.DataType = pl.List(pl.Struct({"key": key[0], "value": value[0]}))
         return Field(descriptor.name, dtype, "map", False, value[1], value[2], value[3], key[2])
     dtype, plain, proto, message = _item(descriptor, within)
+    if is_too_deep(dtype, DEEPEST_COLUMN - 2):
+        raise NoColumns(descriptor.full_name)
     if is_repeated(descriptor):
         return Field(descriptor.name, pl.List(dtype), "many", False, plain, proto, message, _same)
     presence = bool(descriptor.has_presence)

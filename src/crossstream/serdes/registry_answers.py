@@ -57,7 +57,8 @@ def _bound(response: Any) -> None:
 
 
 def in_time(seconds: float, call: Callable[[], Any]) -> Any:
-    """What the call gives. Raises `Late` if it takes longer: a client waits for each byte, as long as one comes."""
+    """What the call gives. Raises `Late` if it takes longer, and a second at least: a client waits for each byte, as
+    long as one comes."""
     found: list[Any] = []
     failed: list[BaseException] = []
 
@@ -69,7 +70,7 @@ def in_time(seconds: float, call: Callable[[], Any]) -> Any:
 
     thread = threading.Thread(target=run, name="schema registry", daemon=True)
     thread.start()
-    thread.join(max(seconds, 0.05))
+    thread.join(max(seconds, 1.0))
     if failed:
         raise failed[0]
     if not found:

@@ -139,7 +139,7 @@ class ConfluentProtobuf(RegistrySerde):
         payload = self._payload(data)
         made = self._fields()
         if fields is None and not made.whole:
-            raise refusals.no_column(self.name, "a field contains its own message")
+            raise refusals.no_column(self.name, "a field contains its own message, or is too deep")
         known = columnar(self.message)
         if known is not None and len(payload):
             there = arrays.validity(payload)

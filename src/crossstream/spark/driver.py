@@ -339,7 +339,10 @@ class Engine:
         shares = 0 if is_small else self._tasks
         # Where the file topics that are written end: publishing the batch again looks from there on.
         sinks = {} if self._publishing.publisher is None else self.inputs.written_ends()
-        entry = BatchEntry(self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares)
+        expected = self.sources.expected(ends, ranges, every=self._listener.after is not None)
+        entry = BatchEntry(
+            self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares, expected=expected
+        )
         self.log.write_batch(entry)
         return entry
 
@@ -356,6 +359,7 @@ class Engine:
             clock=int(entry.time * 1000),
             frames=frame_names(self.topology),
             wants_keys=self._account.partnerless.wants_keys,
+            expected=entry.expected,
         )
         report, sent = self._with_other_workers(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))

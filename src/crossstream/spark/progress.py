@@ -16,7 +16,7 @@ from crossstream.errors import ConfigError, ProcessingError, caller_location, ty
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.metrics.observation import Progress, Running, by_store
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.runtime.batch import Partnerless, Report
+from crossstream.runtime.batch import Partnerless, Report, by_operator
 from crossstream.signatures import deferred_kind, fits_call
 
 logger = logging.getLogger("crossstream.sources")
@@ -30,7 +30,8 @@ class Account:
     """What an application has done since its start, and what it holds.
 
     ``sources``: the nodes whose records count; ``read``: those that have had records; ``state``: (rows, bytes) held, by
-    ``store/partition``; ``due``: when the next timer on the clock fires (ms; 0: there is none), the same way.
+    ``store/partition``; ``due``: when the next timer on the clock fires (ms; 0: there is none), the same way;
+    ``waiting``: as in a `Report`.
     """
 
     sources: frozenset[str]
@@ -38,6 +39,7 @@ class Account:
     read: set[str] = field(default_factory=set)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
 
@@ -51,6 +53,7 @@ class Account:
         self.total_rows += self._read(report)
         self.state.update(report.state)
         self.due.update(report.due)
+        self.waiting.update(report.waiting)
         self.partnerless.add(report)
         for source in sorted((report.newest.keys() & self.sources) - self.read):
             self.read.add(source)
@@ -88,6 +91,7 @@ class Account:
             warnings=self.partnerless.warnings,
             newest=report.newest,
             fan_out=report.fan_out,
+            waiting=by_operator(self.waiting),
         )
 
     def _read(self, report: Report) -> int:
@@ -183,6 +187,8 @@ def html_of(app: Application) -> str:
         parts += [html_table(("store", "entries on disk", "bytes"), stores)] if stores else []
         dropped = list(last.total_dropped.items())
         parts += [html_table(("dropped", "rows"), dropped)] if dropped else []
+        waiting = list(last.waiting.items())
+        parts += [html_table(("waiting for source partitions", "rows"), waiting)] if waiting else []
         parts += [html_note(f"warning: {warning}") for warning in last.warnings]
     return "".join(parts)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
-from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.config import BROKER_PATIENCE, DeadLetter, StreamsConfig
+from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
@@ -71,12 +74,23 @@ class Inputs:
                     next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
                 )
             return
-        known = self.topics.topics()
+        known = self._known(self.topics, found)
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
             self._instance.check(all_partitions(read, known), state, has_commits=found.commit is not None)
+
+    def _known(self, topics: TopicLog, found: Found) -> Mapping[str, int]:
+        """The topics. At a first start the address may be a wrong one, so it is not waited for as long as later."""
+        first = first_patience(self._config) if found.application is None else None
+        if (
+            first is None
+            or (connection := connection_of(replace(self._config, broker_patience=first))) is None
+        ):
+            return topics.topics()
+        with closing(connection.log()) as log:
+            return log.topics()
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
         """Finds the topics, and continues in them where the last batch ended.
@@ -211,6 +225,16 @@ class Inputs:
 
 SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1
 """How long a topic to write to is looked for that is not there, and the pause between two looks."""
+
+
+FIRST_PATIENCE = "10 seconds"
+"""For brokers at a first start, if ``broker_patience`` is not set."""
+
+
+def first_patience(config: StreamsConfig) -> str | None:
+    """How long brokers are waited for at a first start; None: as long as the setting says, which was given."""
+    is_set = config.broker_patience_ms != to_milliseconds(BROKER_PATIENCE)
+    return None if config.servers is None or is_set else FIRST_PATIENCE
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:

@@ -229,7 +229,7 @@ class BatchLog:
         """The newest commit; None before the first. Raises `StateError` CS-701 if there were some, and none is left."""
         while ids := self.commits():
             try:
-                return self.commit(ids[-1])
+                return self._complete(self.commit(ids[-1]))
             except FileNotFoundError:
                 continue  # retired between listing and reading: a newer one is there
         begun = self.batches()
@@ -238,6 +238,15 @@ class BatchLog:
         if not self.commits():
             raise self._missing(commit_file(begun[-1] - 1) if begun else "commits")
         return self.last_commit()  # the first ones were written meanwhile
+
+    def _complete(self, commit: Commit) -> Commit:
+        """A commit, if it names only state partitions that there are."""
+        last = max(chain.from_iterable(commit.versions.values()), default=0)
+        if last < commit.partitions:
+            return commit
+        raise self._unreadable(
+            commit_file(commit.id), f"it names state partition {last}, and there are {commit.partitions} only"
+        )
 
     def _was_committed(self) -> bool:
         found = self._application()
@@ -253,14 +262,7 @@ class BatchLog:
         return Commit(-1, application.partitions)
 
     def commit(self, number: int) -> Commit:
-        name = commit_file(number)
-        commit = self._numbered(name, number, Commit)
-        last = max(chain.from_iterable(commit.versions.values()), default=0)
-        if last >= commit.partitions:
-            raise self._unreadable(
-                name, f"it names state partition {last}, and there are {commit.partitions} only"
-            )
-        return commit
+        return self._numbered(commit_file(number), number, Commit)
 
     def forget(self, number: int) -> None:
         """Removes the entry of a batch that was begun, and is not to be repeated."""

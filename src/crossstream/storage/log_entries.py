@@ -153,6 +153,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
 
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
+    ``expected``: by source, the partitions that stream time waits for before a row of them comes (decision 0038).
     ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
     published. ``owner``: on an object store the token of the lease under which it was written.
     """
@@ -166,6 +167,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     shares: Count = 1
     publication: Publication | None = None
     owner: str = ""
+    expected: dict[str, tuple[int, ...]] = {}
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

@@ -58,7 +58,10 @@ class OfFormat(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's."""
+    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's.
+
+    ``sources``: see `Version`.
+    """
 
     name: FileName
     kind: str
@@ -69,6 +72,7 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int = FORMAT
     horizon: Int64 = 0
     clock: Int64 = 0
+    sources: dict[int, tuple[Int64, Int64]] = {}
 
     def files(self) -> set[str]:
         return {segment.file for segment in self.segments()}

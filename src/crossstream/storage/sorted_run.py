@@ -23,6 +23,9 @@ from crossstream.storage.columns import (
 _BY_TIME = ("windowed", "suppressed", "deduplicated")
 """How kinds of stores begin whose rows expire by time, beside those of records."""
 
+_KINDS = frozenset({"bytes", "int64", "uint64", "uint8", "float64"})
+"""Types of the columns beside those of every layout."""
+
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
 
@@ -58,6 +61,11 @@ class Layout:
     def versioned(self) -> bool:
         """Whether a key has a row for each time at which its value changed."""
         return self.sort == "int64" and not self.expires
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its columns are of types that there are, and have names of their own; it may come from a name."""
+        return len(set(self.names)) == len(self.names) and {kind for _, kind in self.values} <= _KINDS
 
     def fits(self, columns: Columns) -> bool:
         """Whether these are the columns, and of the right types."""

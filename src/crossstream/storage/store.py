@@ -7,8 +7,8 @@ long as their files are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import uuid4
 
@@ -53,7 +53,8 @@ class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
     ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
-    stream time moves without input, the time of the clock (ms) from which it does so.
+    stream time moves without input, the time of the clock (ms) from which it does so. ``sources``: by source partition
+    the time of the rows that came of it, and of the clock when the last one came (decision 0038).
     """
 
     layout: Layout
@@ -64,6 +65,7 @@ class Version:
     name: str | None = None
     horizon: int = NO_HORIZON
     clock: int = 0
+    sources: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
         """What a batch reads, and puts its rows into."""
@@ -93,34 +95,39 @@ def advance(
     horizon: int = NO_HORIZON,
     clock: int = 0,
     history: int | None = None,
+    remembered: int = 0,
+    sources: Mapping[int, tuple[int, int]] | None = None,
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
     Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
     returns it as a segment. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
-    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time. Returns
-    ``version`` itself if nothing changed.
+    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time.
+    ``remembered``: how long (ms) rows stay that have expired. ``sources``: as of a `Version`, None: as before.
+    Returns ``version`` itself if nothing changed.
     """
     segments = tuple(early) if fresh is None or not fresh.rows else (*early, Segment(fresh, fresh=True))
-    times = (version.stream_time, version.horizon, version.clock)
-    if not segments and (stream_time, horizon, clock) == times:
+    sources = version.sources if sources is None else sources
+    times = (version.stream_time, version.horizon, version.clock, version.sources)
+    if not segments and (stream_time, horizon, clock, sources) == times:
         return version
     parts, credit = list(version.parts), version.credit
-    expires = horizon > NO_HORIZON
+    oldest = horizon - remembered
+    expires = oldest > NO_HORIZON
     if expires:
-        parts = without_expired(parts, horizon)
+        parts = without_expired(parts, oldest)
     if segments:
         parts.insert(0, Part(segments))
         credit += 4 * parts[0].rows + SEGMENT_ROWS // 8
     most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
     while (job := next_job(parts, most)) is not None:
         parts = job
-    if expires and (place := worn_run(parts, horizon)) is not None:
+    if expires and (place := worn_run(parts, oldest)) is not None:
         parts = marked(parts, place, place + 1)
     since = NO_HORIZON if history is None else stream_time - history
-    parts, credit = _work(parts, credit, save, _keep(horizon, since))
+    parts, credit = _work(parts, credit, save, _keep(oldest, since))
     parts = [_stored_now(part, save) for part in parts]
-    return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
+    return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock, sources)
 
 
 def _keep(horizon: int, since: int) -> Keep | None:
@@ -160,8 +167,17 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
         LevelRef(tuple(_stored(segment) for segment in part.segments), part.job, part.output)
         for part in version.parts
     )
-    kind, times = version.layout.kind, {"horizon": version.horizon, "clock": version.clock}
-    manifest = Manifest(name, kind, version.batch, levels, version.stream_time, version.credit, **times)
+    manifest = Manifest(
+        name,
+        version.layout.kind,
+        version.batch,
+        levels,
+        version.stream_time,
+        version.credit,
+        horizon=version.horizon,
+        clock=version.clock,
+        sources=dict(version.sources),
+    )
     write_manifest(storage, manifest)
     return replace(version, name=name)
 
@@ -196,6 +212,7 @@ def load_version(
         name,
         manifest.horizon,
         manifest.clock,
+        manifest.sources,
     )
 
 

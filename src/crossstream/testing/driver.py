@@ -28,7 +28,7 @@ from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
-from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of
+from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, by_operator, policy_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.serdes.serde import read_from, written_to
@@ -41,7 +41,7 @@ from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestReco
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
-_NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
+_NOT_IN_KAFKAS_TOTAL = ("null-key-repartition", "closed-session")
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -243,8 +243,9 @@ class TopologyTestDriver(PointsToNames):
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
 
-        ``matched``, ``unmatched``: rows of each join with and without a partner. ``warnings``: joins whose keys never
-        met. ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
+        ``matched``, ``unmatched``: rows of each join with and without a partner. ``waiting``: by operator, rows that
+        wait only for a partition of the topics that is behind. ``warnings``: joins whose keys never met.
+        ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
 
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
         >>> text, builder = serdes.string(), StreamsBuilder()
@@ -261,6 +262,7 @@ class TopologyTestDriver(PointsToNames):
             "dropped-records-total": total,
             "dropped": dropped,
             **{name: dict(getattr(self._totals, name)) for name in _COUNTED},
+            "waiting": by_operator(self._totals.waiting),
             "warnings": self._partnerless.warnings,
             "batches": self._batch,
         }
@@ -319,6 +321,7 @@ class TopologyTestDriver(PointsToNames):
             silence=silence,
             clock=self._clock,
             wants_keys=self._partnerless.wants_keys,
+            expected={} if silence is None else self._expected(),
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
@@ -340,6 +343,14 @@ class TopologyTestDriver(PointsToNames):
         self._partnerless.add(report)
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False
+
+    def _expected(self) -> dict[str, tuple[int, ...]]:
+        """All partitions of the topics of each source."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name, topic in self._topics.items():
+            for node in self._readers(name):
+                found[node] = max(found.get(node, ()), tuple(range(topic.partitions)))
+        return found
 
     def _spans(self, counts: dict[str, list[int]]) -> Iterator[Span]:
         for name, waiting in counts.items():

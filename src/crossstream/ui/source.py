@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -14,8 +14,9 @@ from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
+from crossstream.query.glance import Room, digest, found, found_of_key
 from crossstream.query.store import StoreReader
-from crossstream.query.text import parse_key, rows_of, rows_of_key, to_plain
+from crossstream.query.text import parse_key, whole_number
 from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
@@ -260,7 +261,7 @@ def found_rows(store: StoreReader, operation: str, first: str, last: str, most: 
     Raises `ConfigError` CS-281 for a key that is not valid, or a store that is too large to be searched.
     """
     if operation == "get":
-        found: Iterable[tuple[Any, Any]] = _of_key(store, first)
+        rows = found_of_key(store, parse_key(store.key, first), most)
     else:
         if (count := store.approximate_count()) > most:
             raise ConfigError(
@@ -268,20 +269,23 @@ def found_rows(store: StoreReader, operation: str, first: str, last: str, most: 
                 code="CS-281",
                 next="ask for a key, or use `crossstream query` or `crossstream ui` on the state folder",
             )
-        found = rows_of(store, operation, (first, last))
-    shown = list(itertools.islice(found, ROWS + 1))
-    return {"rows": [_plain(row) for row in shown[:ROWS]], "more": len(shown) > ROWS}
+        rows = found(store, operation, (first, last))
+    shown, more = Room().shown(store, rows, ROWS)
+    return {"rows": shown, "more": more}
 
 
 def changes_of(source: Source, name: str, text: str) -> dict[str, Any]:
     """What a key had after each kept batch, without those that changed nothing; oldest first."""
     kept = source.log.commits()[-BATCHES:]
-    steps: list[dict[str, Any]] = []
-    before: list[Any] | None = None
+    room, steps = Room(), []
+    before: list[bytes] | None = None
     for batch in kept:
-        present = [_plain(row) for row in _of_key(source.open(name, batch), text)]
+        store = source.open(name, batch)
+        rows = list(islice(found_of_key(store, parse_key(store.key, text), source.rows), ROWS))
+        present = digest(rows)
         if present != before:
-            steps.append({"batch": batch, "time": source.log.commit(batch).time, "rows": present})
+            shown, _ = room.shown(store, rows, ROWS)
+            steps.append({"batch": batch, "time": source.log.commit(batch).time, "rows": shown})
         before = present
     return {"batches": [kept[0], kept[-1]] if kept else [], "changes": steps}
 
@@ -290,23 +294,15 @@ def reason(source: Source, name: str, text: str, place: str, as_of: int | None) 
     """The records that made the row of a key, step by step. ``place``: start and end of a window or session."""
     store = source.open(name, as_of)
     key = parse_key(store.key, text)
-    bounds = [int(one) for one in place.split(",") if one.isdecimal()]
+    bounds = [one for one in map(whole_number, place.split(",")) if one is not None]
     if store.kind in ("window", "session") and len(bounds) == 2:
         key = Windowed(key, *bounds)
-    found = source.why(store.name, key, as_of)
-    made = {name: value for name, value in found.to_dict().items() if name != "records"}
-    return {**made, "step": _cut(made["step"]), "records": len(found.records)}
+    answer = source.why(store.name, key, as_of)
+    made = {name: value for name, value in answer.to_dict().items() if name != "records"}
+    return {**made, "step": _cut(made["step"]), "records": len(answer.records)}
 
 
 def _cut(step: dict[str, Any]) -> dict[str, Any]:
     """A step with its first records only, and how many there are."""
     records, inputs = step["records"], [_cut(one) for one in step["inputs"]]
     return {**step, "records": records[:ROWS], "count": len(records), "inputs": inputs}
-
-
-def _of_key(store: StoreReader, text: str) -> list[tuple[Any, Any]]:
-    return rows_of_key(store, parse_key(store.key, text))
-
-
-def _plain(row: tuple[Any, Any]) -> list[Any]:
-    return [to_plain(row[0]), to_plain(row[1])]

@@ -81,11 +81,15 @@ def topology(case: Case, *, sink: bool = True, joined: bool = False) -> cs.Topol
 
 
 class Ran(NamedTuple):
-    """``batches``: the records of each batch. ``rows``: the store at the end. ``dropped``: windows and records."""
+    """``batches``: the records of each batch. ``rows``: the store at the end. ``dropped``: windows and records.
+
+    ``apart``: records that began a session beside the closed one that they belong to.
+    """
 
     batches: list[list[Result]]
     rows: list[Any]
     dropped: int
+    apart: int
 
 
 def run(case: Case, batches: Sequence[Sequence[Record]], partitions: int = 1) -> Ran:
@@ -100,8 +104,9 @@ def run(case: Case, batches: Sequence[Sequence[Record]], partitions: int = 1) ->
             driver.commit()
             made.append([Result(*(*r.key, r.value, r.timestamp)) for r in output.read_records()])
         reader = (driver.get_session_store if case.kind == "session" else driver.get_window_store)("made")
-        dropped = sum(driver.metrics()["dropped"].values())
-        return Ran(made, list(reader.all()), dropped)
+        counted = driver.metrics()["dropped"]
+        apart = sum(n for reason, n in counted.items() if reason.endswith(": closed-session"))
+        return Ran(made, list(reader.all()), sum(counted.values()) - apart, apart)
 
 
 def cut(random: Random, records: Sequence[Record]) -> list[list[Record]]:

@@ -10,7 +10,7 @@ from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.columns import Parts
 from crossstream.operators.aggregate.folds import PACKED
-from crossstream.operators.aggregate.windows import retention_of
+from crossstream.operators.aggregate.windows import remembered, retention_of
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (
     GROUP_ROWS,
@@ -83,7 +83,9 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         flow if value is None else replace(flow, value=value)
         for flow, value in zip(flows, node.group_values, strict=True)
     ]
-    number = max(map(builder.earliest, flows))
+    named = number = max(map(builder.earliest, flows))
+    if node.windows is not None:
+        number = max(map(builder.earliest_timed, flows))
     spec = node.store or StoreSpec()
     versioned = spec.history_retention is not None
     windowed = node.windows is not None
@@ -91,13 +93,14 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     name = spec.name if spec.name is not None and not versioned else None
     store = builder.put(
         StoreDef(
-            name=name or unique(f"{node.name}@{number}", builder.stores),
+            name=name or unique(f"{node.name}@{named}", builder.stores),
             layout=_layout(node),
             round=number,
             key=node.group_key,
             value=made.value,
             public=name,
             window_size=made.key.size if isinstance(made.key, WindowedSerde) else None,
+            remembered=remembered(node.windows),
         )
     )
     changelog = None

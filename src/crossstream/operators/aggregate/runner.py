@@ -9,6 +9,7 @@ import numpy as np
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
@@ -46,10 +47,11 @@ from crossstream.operators.aggregate.windows import (
 )
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
+from crossstream.operators.table.kernel import as_stored
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
-from crossstream.storage.columns import take, take_or_null
+from crossstream.storage.columns import take
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
@@ -116,30 +118,25 @@ class AggregateRunner(Runner):
             if changes is not None and changes.rows:
                 yield from self._results(node, store, changes)
             return
-        if changes is None or not changes.rows:
-            if not node.emit_final:
-                return
+        timeline = store.passes(changes)
+        if timeline.moved:
+            store.heard(self.task.batch.silence)
+        elif node.emit_final:
             oldest = max(store.horizon, first_open(node.windows, store.stream_time))
-            moment = store.moment(self.task.batch.silence, oldest)
-            if moment is None:
-                return
-            before, store.stream_time = store.stream_time, moment
-            yield from self._closed(node, store, before, None, np.array([moment]))
-            self._expire(store)
-            return
-        store.heard(self.task.batch.silence)
-        before = store.stream_time
-        times = np.maximum(np.maximum.accumulate(changes.ts), before)
-        store.stream_time = int(times[-1])
-        if node.windows.kind in ("session", "sliding"):
-            earlier = np.append(before, times[:-1])
-            yield from self._moved(
-                node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times})
-            )
-        else:
-            yield from self._results(node, store, self._in_windows(node.windows, changes, times))
+            timeline = timeline.by_clock(store.moment(self.task.batch.silence, oldest))
+        store.stream_time = timeline.last
+        if changes is not None and changes.rows:
+            before, now = timeline.around(changes)
+            if node.windows.kind in ("session", "sliding"):
+                times = {BEFORE: before, NOW: now}
+                yield from self._moved(node, store, replace(changes, extra={**changes.extra, **times}))
+            else:
+                yield from self._results(node, store, self._in_windows(node.windows, changes, now))
+        if node.emit_final and len(timeline.time):
+            yield from self._closed(node, store, timeline)
         if node.emit_final:
-            yield from self._closed(node, store, before, changes, times)
+            ready = (first_open(node.windows, time) for time in (timeline.last, timeline.newest))
+            self.waits(self._count(store, *ready))
         self._expire(store)
 
     def _records(self, node: graph.Aggregate, store: OpenStore) -> Changes | None:
@@ -221,7 +218,7 @@ class AggregateRunner(Runner):
                 serde,
                 node.windows,
                 retention=shown,
-                horizon=store.horizon,
+                horizon=store.horizon - store.definition.remembered,
                 final=node.emit_final,
             )
             made = found.update(steps, every=every, want_old=self.step.old)
@@ -233,14 +230,19 @@ class AggregateRunner(Runner):
             sliding.run()
             made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
             store.horizon = max(store.horizon, sliding.oldest)
-        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+
+        def stored(changes: Changes) -> Changes:
+            kept = self.as_stored(changes, serde)
+            return kept if kept.old is None else replace(kept, old=as_stored(kept.old, serde))
+
+        net = stored(made.net)
         if net.rows:
             (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
             repeated = made.repeated if self.step.repeats else None
-            emitted = net if repeated is None else self.as_stored(repeated, serde)
-            changelog = None if made.every is None else self.as_stored(made.every, serde)
+            emitted = net if repeated is None else stored(repeated)
+            changelog = None if made.every is None else stored(made.every)
             yield from self._changed(node, net.rows, emitted, changelog)
 
     def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
@@ -307,27 +309,25 @@ class AggregateRunner(Runner):
         key = serde.joined(changes.key.wire(), starts, ends)
         return replace(changes, key=Values(serde, wire=key), extra={})
 
-    def _closed(
-        self, node: graph.Aggregate, store: OpenStore, before: int, changes: Changes | None, times: np.ndarray
-    ) -> Emitted:
-        """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
+    def _closed(self, node: graph.Aggregate, store: OpenStore, timeline: Timeline) -> Emitted:
+        """The windows that have closed in the batch, in the order in which they closed, then by start and key."""
         assert node.windows is not None
-        low = first_open(node.windows, before) if before >= 0 else 0
+        low = first_open(node.windows, timeline.before) if timeline.before >= 0 else 0
         if self._leaves_at_close():
             low = store.horizon
         rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
         positions = np.asarray(rows["s"])
-        trigger = np.searchsorted(times, closing_time(node.windows, positions), "left")
+        rises = timeline.first(closing_time(node.windows, positions))
         bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
         made = Changes(
             Values(store.definition.key, wire=rows["key"]),
             Values(store.definition.value, wire=rows["value"]),
             rows["ts"],
-            times[trigger] if changes is None else changes.major[trigger],
-            np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
-            None if changes is None or changes.headers is None else take_or_null(changes.headers, trigger),
+            timeline.major[rises],
+            timeline.minor[rises],
+            timeline.headers_at(rises),
             extra=bounds,
         )
         if self.step.old:
@@ -336,6 +336,11 @@ class AggregateRunner(Runner):
         yield self.out(), self._keyed(made)
         if self.step.changelog is not None:
             yield self.step.changelog, self._keyed(made)
+
+    def _count(self, store: OpenStore, low: int, high: int) -> int:
+        """The windows from a position up to another one."""
+        rows = windows_from(store.view, max(low, 0), high - 1) if low < high else None
+        return 0 if rows is None else len(rows["h"])
 
     def _expire(self, store: OpenStore) -> None:
         """Windows that began the retention before the newest one are gone, and sessions that ended so long before.

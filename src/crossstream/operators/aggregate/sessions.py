@@ -1,7 +1,8 @@
 """Sessions: records of a key that are at most a gap apart. Source: semantics 3.4, KIP-94.
 
 A record joins the sessions within the gap before and after it, and the store still shows: those that end later than the
-stream time before the record, less the retention. It is dropped if the session that it makes has closed. Sessions
+stream time before the record, less the retention. It is dropped if the session that it makes has closed, and counted
+if it begins one of its own beside a session that is not shown: so these stay in the store for one gap more. Sessions
 are kept by key and end, and those of a key are more than a gap apart.
 
 Sessions are found as intervals, in columns, and each is folded once. A key needs its records one after the other if one
@@ -144,6 +145,7 @@ class Sessions:
             order = ends[those]
             for row in range(firsts[number], firsts[number + 1]):
                 time = times[row]
+                near = bisect_left(order, time - gap)
                 first = stop = bisect_left(order, max(time - gap, hidden[row] + 1))
                 if self.final and hidden[row] == time >= closed[row]:
                     first = stop = self._beside(sessions, order, time, first)
@@ -162,6 +164,7 @@ class Sessions:
                     if log.fail(row, "aggregator", error):
                         continue
                     return
+                log.apart += near < first
                 if start != end or start != time:
                     for one in joined:
                         log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
@@ -284,7 +287,8 @@ def _both(merged: Moved, walked: Moved) -> Moved:
     if any(one.repeated is not None for one in both):
         repeated = _by_arrival([one.net if one.repeated is None else one.repeated for one in both])
     failures = [*merged.failures, *walked.failures]
-    return Moved(_by_arrival([one.net for one in both]), None, walked.late, failures, repeated)
+    net = _by_arrival([one.net for one in both])
+    return Moved(net, None, walked.late, failures, repeated, walked.apart)
 
 
 def _by_arrival(parts: Sequence[Changes]) -> Changes:

@@ -79,6 +79,11 @@ def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
     return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
 
 
+def remembered(windows: WindowSpec | None) -> int:
+    """How long (ms) a window stays that is over: a late record may yet belong to a session, and is counted then."""
+    return windows.size + 1 if windows is not None and windows.kind == "session" else 0
+
+
 Window = tuple[int, int, int]
 """The number of a key, the start and the end."""
 
@@ -121,9 +126,10 @@ class Held:
 class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
-    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
-    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
-    then its new row, or the same row of a sliding window twice.
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record; ``apart``:
+    records that began a session beside one that they belong to, for it was closed. ``repeated``: the net changes, and
+    those before them of windows that only one record changes: it gives a tombstone for a session and then its new row,
+    or the same row of a sliding window twice.
     """
 
     net: Changes
@@ -131,6 +137,7 @@ class Moved:
     late: int
     failures: list[Failure]
     repeated: Changes | None = None
+    apart: int = 0
 
 
 class Note(NamedTuple):
@@ -154,6 +161,7 @@ class Log:
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     late: int = 0
+    apart: int = 0
 
     def fail(self, row: int, role: str, error: BaseException) -> bool:
         """Notes a failure; False if no other record may be tried."""
@@ -203,7 +211,7 @@ class Log:
         repeated = None
         if not kept.issuperset(alone):
             repeated = changes.take(place[_numbers(sorted(shown))])
-        return Moved(final, changes if every else None, self.late, self.failures, repeated)
+        return Moved(final, changes if every else None, self.late, self.failures, repeated, self.apart)
 
     def _changes(self, groups: Groups, numbers: np.ndarray, made: Made) -> Changes:
         notes = [self.notes[number] for number in numbers.tolist()]

@@ -23,7 +23,7 @@ def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:
             IdentifyStep(node=node.name, round=flow.round, inputs=(flow.name,), output=by_identity.name)
         )
         flow = builder.add(by_identity)
-    number = builder.earliest(flow)
+    number = builder.earliest_timed(flow)
     arrived = builder.arrive(flow, number, node)
     out = builder.flow_of(node, node.name, number, routed=node.identity is None)
     store = builder.own_store(node, "seen", DEDUPLICATED, number, flow.key, Kept())

@@ -8,12 +8,12 @@ import numpy as np
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, evaluate, written
-from crossstream.columns.order import running_maximum
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 from crossstream.graph import nodes as graph
 from crossstream.operators.deduplicate.kernel import first_ones
-from crossstream.operators.runner import Emitted, Runner
+from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
 
 OWN_KEY = "own key"
@@ -57,7 +57,7 @@ def _no_identity(error: SerdeError) -> SerdeError:
 
 
 class DeduplicateRunner(Runner):
-    """Leaves out duplicates, in order of arrival. Stream time is that of all records of the state partition."""
+    """Leaves out duplicates, in order of arrival. Stream time is that of all records."""
 
     step: DeduplicateStep
 
@@ -66,13 +66,16 @@ class DeduplicateRunner(Runner):
         store = self.task.stores(self.step.store)
         records = self.arrived(self.step.inputs[0])
         if records is None or not records.rows:
+            self._advance(node, store, store.passes(None))
             return
         self.task.report.count_in(node.name, records.rows)
         records = self.writable(records, "key", store.definition.key)
         if not records.rows:
+            self._advance(node, store, store.passes(None))
             return
         identity = Values(store.definition.key, wire=records.key.wire(store.definition.key))
-        clock = running_maximum(records.ts, store.stream_time)
+        timeline = store.passes(records)
+        clock = timeline.around(records)[1]
         there = np.flatnonzero(~identity.missing())
         keep = np.ones(records.rows, bool)
         if len(there):
@@ -83,12 +86,15 @@ class DeduplicateRunner(Runner):
             keep[there] = found.keep
             gone = np.zeros(len(found.times), np.uint8)
             store.view.put({"h": found.hashes, "s": found.times, "key": found.keys, "gone": gone})
-        store.stream_time = int(clock[-1])
-        store.horizon = max(store.horizon, store.stream_time - node.within)
+        self._advance(node, store, timeline)
         out = self._with_own_keys(records.where(keep))
         if out.rows:
             self.task.report.count_out(node.name, out.rows)
             yield self.out(), out
+
+    def _advance(self, node: graph.Deduplicate, store: OpenStore, timeline: Timeline) -> None:
+        store.stream_time = timeline.last
+        store.horizon = max(store.horizon, store.stream_time - node.within)
 
     def _with_own_keys(self, records: Changes) -> Changes:
         own = records.extra.get(OWN_KEY)

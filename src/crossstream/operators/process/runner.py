@@ -227,8 +227,10 @@ class _Run:
         headers = None
         if any(one is not None for one in out.headers):
             headers = pa.array(out.headers, pa.large_binary())
+        # Below `process_values` nothing moves records, which would write the keys.
+        key = self.runner.step.key if self.node.keeps_key else None
         return Changes(
-            Values(objects=out.keys),
+            Values(key, objects=out.keys),
             Values(objects=out.values),
             np.array(out.times, np.int64),
             major,

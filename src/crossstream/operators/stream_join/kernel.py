@@ -127,6 +127,7 @@ def join_streams(
     sides: tuple[Changes, Changes],
     stores: tuple[Kept, Kept],
     waiting: Kept | None,
+    times: Times,
     asked: Asked,
     *,
     chunk: int,
@@ -134,9 +135,10 @@ def join_streams(
     """The results of a batch in order of their triggers, made from about ``chunk`` rows at a time.
 
     ``sides``: the records of each side, which ``records`` puts in order; at least one. ``stores``: their stores;
-    ``waiting``: records that wait for their windows to close, None if none do in this join. All three are updated.
+    ``waiting``: records that wait for their windows to close, None if none do in this join. All three are updated;
+    their stream times are those after the batch.
     """
-    batch = _prepared(join, records, sides, stores, waiting)
+    batch = _prepared(join, records, sides, stores, waiting, times)
     fates = _begun(batch)
     found = [one for side in SIDES for one in _search(batch, side)]
     for start, stop in chunks(found, records.count, chunk):
@@ -172,10 +174,8 @@ def _prepared(
     sides: tuple[Changes, Changes],
     stores: tuple[Kept, Kept],
     waiting: Kept | None,
+    times: Times,
 ) -> _Batch:
-    newest = (stores[LEFT].stream_time, stores[RIGHT].stream_time)
-    before = max(newest) if waiting is None else waiting.stream_time
-    times = Times.of(records.ts, records.side, records.kept, before, newest)
     # Records older than this do not wait, for no record would ever look for them: time has passed them by with the
     # windows of a run before this one, which were shorter, or of other sides.
     gone = NEVER if waiting is None else waiting.horizon
@@ -340,27 +340,34 @@ def _own_events(batch: _Batch, what: int, positions: np.ndarray, trigger: np.nda
     return Events.alone(what, rows)
 
 
+def expire(join: StreamJoin, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:
+    """Sets the oldest timestamps that the stores have rows of, by their stream times."""
+    for side in SIDES:
+        horizon = join.window.horizon(side, stores[side].stream_time)
+        stores[side].horizon = max(stores[side].horizon, int(horizon))
+    if waiting is None:
+        return
+    # Those that wait on a side that was outer once stay: the next run may have an outer join again.
+    sides = [side for side in SIDES if join.outer[side] or waits_on(waiting, side)]
+    limits = [join.window.closing(side, waiting.stream_time) for side in sides]
+    waiting.horizon = max(waiting.horizon, min(limits))
+
+
 def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:
     join, pieces, closes = batch.join, batch.pieces, batch.closes
     out = batch.closing.where(fates.alone[pieces.number(batch.closing.piece, batch.closing.row)])
+    expire(join, stores, waiting)
     waits = []
     for side in SIDES:
         store, run = stores[side], pieces.runs[side]
         alone = fates.alone[pieces.first[side] : pieces.first[side] + run.rows]
         open_ = closes[run["position"]] >= batch.records.count
-        store.stream_time = max(store.stream_time, int(batch.times.newest[side][-1]))
-        store.horizon = max(store.horizon, int(join.window.horizon(side, store.stream_time)))
         stays = (run["s"] >= store.horizon) & (open_ | ~alone)
         mine = out.where((out.side == side) & (out.ts >= store.horizon))
         put_records(store, run, stays, alone & open_, rows_of(pieces, mine.piece, mine.row))
         waits.append((side, run.columns, alone & open_))
     if waiting is None:
         return
-    waiting.stream_time = int(batch.times.join[-1])
-    # Those that wait on a side that was outer once stay: the next run may have an outer join again.
-    sides = [side for side in SIDES if join.outer[side] or waits_on(waiting, side)]
-    limits = [join.window.closing(side, waiting.stream_time) for side in sides]
-    waiting.horizon = max(waiting.horizon, min(limits))
     ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
     if len(ended) > 1:
         ended = np.unique(ended)

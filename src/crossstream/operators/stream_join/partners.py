@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossstream.columns.order import running_maximum
+from crossstream.columns.stream_time import Rows, Timeline
 from crossstream.storage.columns import Column, concat, cut, same_rows, take
 from crossstream.storage.sorted_run import Run, bisect, expand, places_of, stable_order
 
@@ -222,6 +222,10 @@ class Window:
         """The last stream time at which the windows of these records are open."""
         return ts + (self.ahead[side] + self.grace)
 
+    def closing_at(self, side: np.ndarray, ts: np.ndarray) -> np.ndarray:
+        """As `closes`, of records of both sides."""
+        return np.where(side == LEFT, *(self.closes(one, ts) for one in SIDES))
+
     def closing(self, side: int, stream_time: int) -> int:
         """Records of a side with older timestamps than this have closed windows."""
         return stream_time - self.ahead[side] - self.grace
@@ -233,20 +237,26 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """After each record of a batch: stream time, and the newest timestamp put on either side."""
+    """After each record of a batch: stream time, and the newest timestamp put on either side; ``last``: after all."""
 
     join: np.ndarray
     newest: tuple[np.ndarray, np.ndarray]
+    last: int
 
     @classmethod
     def of(
-        cls, ts: np.ndarray, side: np.ndarray, put: np.ndarray, before: int, newest: tuple[int, int]
+        cls, rows: Rows, side: np.ndarray, first: np.ndarray, join: Timeline, sides: tuple[Timeline, Timeline]
     ) -> Times:
-        """``put``: the records that are kept; ``before``, ``newest``: the times before the batch."""
-        left, right = (
-            running_maximum(np.where(put & (side == one), ts, NEVER), newest[one]) for one in SIDES
-        )
-        return cls(running_maximum(ts, before), (left, right))
+        """``side``: of each row; ``first``: the side that the rows of its record come to first.
+
+        ``join``, ``sides``: stream time of the join, and of the records put on each side.
+        """
+        newest = []
+        for one in SIDES:
+            before, after = sides[one].beside(rows)
+            other = np.where(side == first, before, after)
+            newest.append(np.where(side == one, sides[one].around(rows)[1], other))
+        return cls(np.maximum.accumulate(join.around(rows)[1]), (newest[LEFT], newest[RIGHT]), join.last)
 
     def first_after(self, closes: np.ndarray) -> np.ndarray:
         """The first record at which windows that are open up to ``closes`` are closed; past the last: none."""

@@ -16,7 +16,7 @@ from crossstream.serdes.json_plain import Kept
 def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
     """The join in the first round in which both streams can be there; a stream joined with itself comes once."""
     flows = [builder.flow(name) for name in node.parents]
-    number = max(map(builder.earliest, flows))
+    number = max(map(builder.earliest_timed, flows))
     stores = [
         builder.put(
             StoreDef(

@@ -174,7 +174,7 @@ def closing(
     ``outer``: by side, whether its records come out alone. Those that wait on another side began to when the
     topology had a join of another kind: they stay until the horizon passes them.
     """
-    due = None if waiting is None else _due(window, waiting, int(times.join[-1]))
+    due = None if waiting is None else due_until(window, waiting, times.last)
     parts = []
     for side in SIDES if due is not None else ():
         assert due is not None
@@ -192,8 +192,8 @@ def closing(
     return Hits.of(parts)
 
 
-def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
-    """The same as rows of the store of waiting records."""
+def due_until(window: Window, waiting: Kept, stream_time: int) -> Run | None:
+    """The waiting records whose windows are closed at a stream time, as rows of their store."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
     rows = Run(waiting.view.live_between(waiting.horizon, int(limits.max()) - 1))
     return _picked(rows, rows["s"] < limits[rows["side"]]) if rows.rows else None

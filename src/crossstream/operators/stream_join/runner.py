@@ -8,20 +8,22 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.changes import Asked, Changes, concat_changes, some_given
+from crossstream.columns.order import by_arrival
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
-from crossstream.operators.stream_join.kernel import StreamJoin, dropped, join_streams
-from crossstream.operators.stream_join.partners import Window
-from crossstream.operators.stream_join.records import Maker, records_of
+from crossstream.operators.stream_join.kernel import StreamJoin, dropped, expire, join_streams
+from crossstream.operators.stream_join.partners import LEFT, RIGHT, SIDES, Times, Window
+from crossstream.operators.stream_join.records import Maker, due_until, records_of
 from crossstream.planning.steps import StreamStreamJoinStep
 
 
 class StreamStreamJoinRunner(Runner):
     """Joins the records of both sides with each other and with those kept, in order of arrival.
 
-    Stream time is that of all keys of the state partition, so all records of a batch are taken at once.
+    Stream time is that of all keys, so all records of a batch are taken at once.
     """
 
     step: StreamStreamJoinStep
@@ -30,46 +32,79 @@ class StreamStreamJoinRunner(Runner):
         left, right = self._sides()
         report, join = self.task.report, self._join()
         waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
-        idle = not left.rows + right.rows
-        if idle:
-            left = self._clock_record(left, waiting)
+        stores = (self.task.stores(self.step.stores[LEFT]), self.task.stores(self.step.stores[RIGHT]))
+        report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
+        passing = (stores[LEFT].passes(None), stores[RIGHT].passes(None))
+        time = passing[LEFT] if waiting is None else self._time(waiting)
+        passed = self._passed(join, left, right, waiting, time)
+        for store, one in zip(stores, passing, strict=True):
+            store.stream_time = one.last
+        if waiting is not None:
+            waiting.stream_time = time.last
+        if passed.rows:
+            left = by_arrival(concat_changes([left, passed]) if left.rows else passed)
             right = left if join.itself else right
-            if not left.rows:
-                return
-        else:
-            report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
-            if waiting is not None:
-                waiting.heard(self.task.batch.silence)
+        if not left.rows + right.rows:
+            expire(join, stores, waiting)
+            return
+        right_first = partial(self.task.batch.came_from, self.step.right_first)
         records = records_of(
             left,
             right,
             itself=join.itself,
-            right_first=partial(self.task.batch.came_from, self.step.right_first),
+            right_first=right_first,
             batch=self.task.batch.id,
             bits=self.task.batch.bits,
         )
-        if not idle:
-            report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
-        stores = tuple(self.task.stores(name) for name in self.step.stores)
+        lost = dropped(join, records, self.step.refused)
+        if passed.rows:
+            lost[self.step.refused[LEFT]] -= passed.rows
+        report.count_dropped(self.step.node, lost)
+        first = np.where(right_first(records.minor) & (not join.itself), RIGHT, LEFT)
+        times = Times.of(records, records.side, first, time, passing)
         chunk, asked = self.task.settings.chunk_rows, Asked()
-        for joined in join_streams(
-            join, records, (left, right), (stores[0], stores[1]), waiting, asked, chunk=chunk
-        ):
+        for joined in join_streams(join, records, (left, right), stores, waiting, times, asked, chunk=chunk):
             yield from self.joined(joined)
+        if waiting is not None:
+            ready = due_until(join.window, waiting, time.newest) if time.newest > time.last else None
+            self.waits(0 if ready is None else ready.rows)
         self.report_asked(
             asked,
             lambda: some_given(left.key) or stores[0].some_key(),
             lambda: some_given(right.key) or stores[1].some_key(),
         )
 
-    def _clock_record(self, nothing: Changes, waiting: OpenStore | None) -> Changes:
-        """A record that only moves stream time: when records wait, and no input has come for the configured time."""
-        moment = None if waiting is None else waiting.moment(self.task.batch.silence)
-        if moment is None:
+    def _time(self, waiting: OpenStore) -> Timeline:
+        """Stream time of the join; it moves with the clock when no input has come for the configured time."""
+        time = waiting.passes(None)
+        if not time.moved:
+            return time.by_clock(waiting.moment(self.task.batch.silence))
+        waiting.heard(self.task.batch.silence)
+        return time
+
+    def _passed(
+        self, join: StreamJoin, left: Changes, right: Changes, waiting: OpenStore | None, time: Timeline
+    ) -> Changes:
+        """Records that only move stream time, where no other one is that does: there a window closes."""
+        nothing = no_changes(left.key.serde, left.value.serde)
+        if waiting is None or not len(time.time):
             return nothing
-        now, null = np.array([moment]), pa.nulls(1, pa.large_binary())
-        key, value = Values(nothing.key.serde, wire=null), Values(nothing.value.serde, wire=null)
-        return replace(nothing, key=key, value=value, ts=now, major=now, minor=np.array([-1]))
+        due = due_until(join.window, waiting, time.last)
+        closes = [] if due is None else [join.window.closing_at(due["side"], due["s"])]
+        for side, rows in zip(SIDES, (left, right), strict=True):
+            if join.outer[side]:
+                closes.append(join.window.closes(side, rows.ts))
+        rises = np.unique(time.first(np.concatenate(closes) + 1)) if closes else np.empty(0, np.int64)
+        rises = time.without_rows(rises[rises < len(time.time)], [left, right])
+        null = pa.nulls(len(rises), pa.large_binary())
+        return replace(
+            nothing,
+            key=Values(nothing.key.serde, wire=null),
+            value=Values(nothing.value.serde, wire=null),
+            ts=time.time[rises],
+            major=time.major[rises],
+            minor=time.minor[rises],
+        )
 
     def _sides(self) -> tuple[Changes, Changes]:
         """The records of both sides with keys and values in wire form, as the stores hold them."""

@@ -35,7 +35,8 @@ HELD = -1
 class Moments:
     """When things happen, by row. ``place``: the number of its change in the batch, or `HELD`.
 
-    ``time``: its time in the buffer, should it begin a stay. ``clock``: stream time after each change of the batch.
+    ``time``: its time in the buffer, should it begin a stay. ``clock``: stream time at each place, which may be that of
+    a change or one at which a row leaves.
     """
 
     place: np.ndarray
@@ -102,9 +103,19 @@ def bounded_stays(
         leaves[here.pop(key)] = place
         return sizes.pop(key)
 
+    def overdue(place: int) -> int:
+        freed = 0
+        while queue and queue[0][0] + duration <= clock[place]:
+            freed += leave(place)
+        return freed
+
+    passed = 0
     for row, (key, place, time) in enumerate(
         zip(keys, moments.place.tolist(), moments.time.tolist(), strict=True)
     ):
+        while passed < place:
+            total -= overdue(passed)
+            passed += 1
         stay = here.get(key)
         if stay is None:
             stay = here[key] = len(first)
@@ -121,12 +132,13 @@ def bounded_stays(
             sizes[key] = 0
         if place == HELD:
             continue
-        while queue and queue[0][0] + duration <= clock[place]:
-            total -= leave(place)
+        total -= overdue(place)
         while queue and bounds.exceeded(len(here), total):
             if bounds.full is not None:
                 bounds.full(len(here), total, row)
             total -= leave(place)
+    for place in range(passed, count):
+        overdue(place)
     return Stays(np.array(first, np.int64), np.array(last, np.int64), np.array(leaves, np.int64))
 
 

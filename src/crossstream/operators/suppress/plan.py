@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crossstream.graph.nodes import Aggregate, Filter, MapValues, Suppress
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import SUPPRESSED
@@ -13,8 +15,12 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
     """Where the rows of the table are, so that stream time is that of the aggregation above."""
     flow = builder.flow(node.parents[0])
     by_group = not flow.routed and _is_by_group(builder, node.parents[0], flow.round)
-    number = flow.round if by_group else builder.earliest(flow)
-    arrived = flow.name if by_group else builder.arrive(flow, number, node)
+    number = builder.earliest_timed(replace(flow, routed=flow.routed or by_group))
+    stays = by_group and number > flow.round
+    old = node.name in builder.wants_old or node.max_bytes is not None
+    arrived = flow.name
+    if stays or not by_group:
+        arrived = builder.arrive(flow, number, node, stays=stays, old=old)
     out = builder.flow_of(node, node.name, number, routed=not by_group)
     key = flow.key
     if by_group:
@@ -28,7 +34,8 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
             inputs=(arrived,),
             output=out.name,
             store=store.name,
-            old=node.name in builder.wants_old or node.max_bytes is not None,
+            key=flow.key,
+            old=old,
             by_group=by_group,
         )
     )

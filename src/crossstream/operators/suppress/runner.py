@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from crossstream.columns.changes import Changes, concat_changes, headers_in
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import OFFSET_BITS
+from crossstream.columns.stream_time import Moments as Passing
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner
+from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.suppress.kernel import (
     HELD,
     Bounds,
@@ -62,6 +64,8 @@ class Buffer:
 
     def of_keys(self, keys: Column) -> list[dict[str, Column]]:
         """The rows that may be those of these keys."""
+        if not len(keys):
+            return []
         hashes, owners = self.places(keys)
         order = np.argsort(hashes, kind="stable")
         hashes, owners = hashes[order], take(owners, order)
@@ -133,15 +137,19 @@ class SuppressRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.Suppress = self.task.node(self.step.node)
         store = self.task.stores(self.step.store)
-        changes = self._changes(node)
-        if changes is None:
-            yield from self._while_idle(node)
-            return
-        store.heard(self.task.batch.silence)
-        clock = np.maximum(np.maximum.accumulate(changes.ts), store.stream_time)
-        buffer = self._buffer()
-        yield from self._passed(node, buffer, changes, clock)
-        self._advance(node, int(clock[-1]))
+        changes, buffer = self._changes(node), self._buffer()
+        timeline = store.passes(changes)
+        if timeline.moved:
+            store.heard(self.task.batch.silence)
+        else:
+            timeline = timeline.by_clock(store.moment(self.task.batch.silence))
+        if changes is not None or len(timeline.time):
+            changes = self._no_changes(buffer) if changes is None else changes
+            yield from self._passed(node, buffer, changes, timeline)
+        store.stream_time = timeline.last
+        store.horizon = max(store.horizon, timeline.last - node.duration + 1)
+        held_up = timeline.newest > timeline.last
+        self.waits(len(buffer.until(timeline.newest - node.duration)["h"]) if held_up else 0)
 
     def _changes(self, node: graph.Suppress) -> Changes | None:
         """The changes of a batch in order of arrival, in the form of the store; None if there are none."""
@@ -153,8 +161,7 @@ class SuppressRunner(Runner):
         kept = self.as_stored(replace(changes, old=None, lost=None, extra={}), serde)
         if not kept.rows:
             return None
-        flow = self.task.flow(self.step.inputs[0]) if self.step.by_group else None
-        key = Values(changes.key.serde if flow is None else flow.key, wire=kept.key.wire())
+        key = Values(self.step.key if self.step.by_group else changes.key.serde, wire=kept.key.wire())
         old = None
         if self.step.old:
             assert changes.old is not None, "the table was planned to give old rows"
@@ -164,42 +171,24 @@ class SuppressRunner(Runner):
 
     def _buffer(self) -> Buffer:
         store = self.task.stores(self.step.store)
-        key = self.task.flow(self.step.inputs[0]).key if self.step.by_group else store.definition.key
+        key = self.step.key if self.step.by_group else store.definition.key
         return Buffer(store, key, self.step.by_group, self.task.batch.bits)
 
-    def _while_idle(self, node: graph.Suppress) -> Emitted:
-        """The rows whose time has come without input, where stream time moves with the clock."""
-        store = self.task.stores(self.step.store)
-        moment = store.moment(self.task.batch.silence)
-        if moment is None:
-            return
-        due = self._buffer().until(moment - node.duration)
-        if len(due["h"]):
-            held = self._buffer().of(due)
-            order = in_order(held.time, np.zeros(held.rows.rows), held.rows.key.wire())
-            now = np.full(len(order), moment)
-            yield from self._emitted(
-                node, replace(held.rows.take(order), major=now, minor=np.full(len(order), -1))
-            )
-        self._advance(node, moment)
+    def _no_changes(self, buffer: Buffer) -> Changes:
+        nothing = no_changes(buffer.key, buffer.store.definition.value)
+        return replace(nothing, old=nothing.value) if self.step.old else nothing
 
-    def _advance(self, node: graph.Suppress, clock: int) -> None:
-        store = self.task.stores(self.step.store)
-        store.stream_time = clock
-        store.horizon = max(store.horizon, clock - node.duration + 1)
-
-    def _passed(self, node: graph.Suppress, buffer: Buffer, changes: Changes, clock: np.ndarray) -> Emitted:
+    def _passed(self, node: graph.Suppress, buffer: Buffer, changes: Changes, timeline: Timeline) -> Emitted:
         bounded = node.max_records is not None or node.max_bytes is not None
-        until = int(clock[-1]) - node.duration
+        until = timeline.last - node.duration
         held = buffer.all() if bounded else buffer.held(changes.key.wire(), until)
         waiting = held.rows if changes.old is not None else replace(held.rows, old=None)
         rows = concat_changes([waiting, changes]) if waiting.rows else changes
-        first = waiting.rows
-        moments = Moments(
-            np.append(np.full(first, HELD), np.arange(changes.rows)),
-            np.append(held.time, self._times(node, changes)),
-            clock,
-        )
+        if not rows.rows:
+            return
+        time = np.append(held.time, self._times(node, changes))
+        passing = timeline.with_rows(changes, time + node.duration)
+        moments = Moments(np.append(np.full(waiting.rows, HELD), passing.rows), time, passing.time)
         if bounded and self._may_be_full(node, held, rows):
             found = bounded_stays(
                 rows.key.wire().to_pylist(),
@@ -210,7 +199,7 @@ class SuppressRunner(Runner):
             )
         else:
             found = stays(rows, moments, node.duration, self.task.batch.bits)
-        yield from self._emitted(node, _leaving(rows, moments, found, changes))
+        yield from self._emitted(node, _leaving(rows, moments, found, passing))
         self._keep(node, buffer, rows, held, moments, found, until)
 
     def _times(self, node: graph.Suppress, changes: Changes) -> np.ndarray:
@@ -314,11 +303,11 @@ class SuppressRunner(Runner):
             yield self.out(), changes
 
 
-def _leaving(rows: Changes, moments: Moments, found: Stays, changes: Changes) -> Changes:
+def _leaving(rows: Changes, moments: Moments, found: Stays, passing: Passing) -> Changes:
     """The rows that come out in a batch, each placed at the change that made it leave."""
     out = np.flatnonzero(found.leaves < len(moments.clock))
     first, last, leaves = found.first[out], found.last[out], found.leaves[out]
     order = in_order(moments.time[first], leaves, rows.key.take(first).wire())
     first, last, leaves = first[order], last[order], leaves[order]
-    made = replace(rows.take(last), major=changes.major[leaves], minor=changes.minor[leaves])
+    made = replace(rows.take(last), major=passing.major[leaves], minor=passing.minor[leaves])
     return made if rows.old is None else replace(made, old=rows.old.take(first))

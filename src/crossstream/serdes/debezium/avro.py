@@ -6,7 +6,6 @@ passes over everything else.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,19 +21,21 @@ from crossstream.serdes.avro_read import Record, Union, decoded
 from crossstream.serdes.avro_resolve import resolved
 from crossstream.serdes.avro_schema import Node, References, nullable, parse, record_of, with_fields
 from crossstream.serdes.avro_single import Reader, limits
-from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
+from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, is_bytes
 from crossstream.serdes.debezium.events import (
     Events,
     Image,
     Raw,
     as_numbers,
     flat_names,
+    is_envelope,
     no_event,
     no_positions,
     plain_ops,
 )
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field
+from crossstream.serdes.json_shapes import column as column_of
 from crossstream.serdes.registry import RegistrySettings
 from crossstream.serdes.registry_avro import ConfluentAvro
 from crossstream.serdes.registry_serde import check_ids, framed_parts, split_frames
@@ -70,7 +71,7 @@ class AvroEvents:
                 column, _ = self._read(data, is_key=False)
                 fields = _parts(column)
         path = self.settings.ordered_by
-        if "op" in fields and "after" in fields:
+        if "after" in fields and is_envelope(fields, self.settings.keys):
             places = None if path is None else _place(fields, path)
             before, after = (
                 Columns(fields.get(name), meaning.inner.get(name, NO_SCHEMA), self.settings)
@@ -175,7 +176,7 @@ def _reading(
     if is_key:
         return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
     fields = {one.name: one.node for one in writer.fields}
-    if not {"op", "after"} <= fields.keys():
+    if "after" not in fields or not is_envelope(fields, settings.keys):
         node = with_fields(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
         return _Reading(resolved(writer, node), meaning)
     position = (settings.ordered_by or "").rpartition(".")[2]
@@ -295,6 +296,9 @@ class Columns:
         column = self.column_.struct.field(field.name)
         if len(rows) < len(column):
             column = column.gather(rows)
+        dtype = column_of(field).dtype
+        if is_bytes(dtype):  # which may be text
+            return Raw(column, self.settings.logical(field.name, dtype))
         return Raw(column, self.meaning.inner.get(field.name, NO_SCHEMA))
 
 
@@ -355,7 +359,7 @@ def cut_rows(after: pl.Series, checked: Mapping[str, str], settings: Debezium) -
             return None
     made = after.struct.field(WHOLE).to_arrow().cast(arrays.LARGE_BINARY)
     if settings.unavailable and settings.unavailable_value:
-        mark, content = settings.unavailable_value.encode(), arrays.content(made).tobytes()
-        if mark in content or base64.b64encode(mark) in content:
+        content = arrays.content(made).tobytes()
+        if any(mark.encode() in content for mark in settings.marks):
             return None
     return made

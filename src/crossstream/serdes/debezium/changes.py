@@ -94,8 +94,10 @@ def unwrap(
     reading = _Reading(settings, form, key, value, needed)
     piece = PIECE[settings.registry is not None]
     there = value.is_valid().to_numpy(zero_copy_only=False)
-    # A tombstone has no place in the log. The delete event before it has one.
-    tombstones = np.flatnonzero(~there & (settings.ordered_by is None))
+    tombstones = np.flatnonzero(~there)
+    if settings.tombstones == "ignore" and len(tombstones):
+        reading.passed["tombstone"] += len(tombstones)
+        tombstones = tombstones[:0]
     for rows, read in ((np.flatnonzero(there), _events), (tombstones, _tombstones)):
         for start in range(0, len(rows), piece):
             _halved(reading, rows[start : start + piece], read)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,9 +26,9 @@ def upserted(
 ) -> tuple[pl.Series, np.ndarray | None]:
     """A column of the rows after the changes, and where it is unavailable; None: nowhere."""
     raw = events.after.column(put, one)
-    left_out, value = None, settings.unavailable_value or ""
+    left_out = None
     if one.name in settings.unavailable and events.rows is None:
-        left_out = _left_out(raw.series, value)
+        left_out = _left_out(raw.series, settings)
     if left_out is None:
         return _checked(settings, raw, one), None
     made = _checked(settings, raw._replace(series=_without(raw.series, left_out)), one, left_out)
@@ -37,7 +36,7 @@ def upserted(
     if events.before is not events.after and known.any():  # with REPLICA IDENTITY FULL
         rows = np.flatnonzero(known)
         before = events.before.column(put[rows], one)
-        lost = _left_out(before.series, value)
+        lost = _left_out(before.series, settings)
         there = (
             ~before.series.is_null().to_numpy()
             if lost is None
@@ -80,31 +79,38 @@ def _without(series: pl.Series, rows: np.ndarray) -> pl.Series:
     return series.gather(pl.Series(pa.array(np.arange(len(series)), mask=rows), dtype=pl.Int64))
 
 
-def _left_out(series: pl.Series, value: str) -> np.ndarray | None:
+def _left_out(series: pl.Series, settings: Debezium) -> np.ndarray | None:
     """Where a connector left a value out; None: nowhere."""
+    if isinstance(series.dtype, pl.List):
+        return _lists_left_out(series, settings)
     if series.dtype == pl.String:
-        found = series == value
-        if not found.any():
-            found = series == base64.b64encode(value.encode()).decode()
+        found = series.is_in(settings.marks)
     elif series.dtype == pl.Binary:
-        found = series.is_in(pl.Series([value.encode()], dtype=pl.Binary))
-    elif isinstance(series.dtype, pl.List):
-        return _lists_left_out(series, value)
+        found = series.is_in(_as_bytes(settings.marks))
     else:
         return None
     return found.fill_null(False).to_numpy() if found.any() else None
 
 
-def _lists_left_out(series: pl.Series, value: str) -> np.ndarray | None:
-    """Arrays of text have the text in their place, arrays of numbers its bytes, arrays of UUIDs one made of it."""
+def _as_bytes(marks: Sequence[str]) -> pl.Series:
+    return pl.Series([mark.encode() for mark in marks[:1]], dtype=pl.Binary)
+
+
+def _lists_left_out(series: pl.Series, settings: Debezium) -> np.ndarray | None:
+    """Arrays of text and of bytes have the text in their place, those of numbers its bytes, of UUIDs one made of it."""
     inner, size = series.dtype.inner, series.list.len()  # type: ignore[attr-defined]
+    value = settings.unavailable_value or ""
     if inner == pl.String:
         digest = bytearray(
             hashlib.md5(value.encode(), usedforsecurity=False).digest()
         )  # Java's nameUUIDFromBytes
         digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
-        marks = [value, str(uuid.UUID(bytes=bytes(digest)))]
+        marks = [*settings.marks, str(uuid.UUID(bytes=bytes(digest)))]
         found = ((size == 1) & series.list.first().is_in(marks)).fill_null(False).to_numpy()
+    elif inner == pl.Binary:
+        found = (
+            ((size == 1) & series.list.first().is_in(_as_bytes(settings.marks))).fill_null(False).to_numpy()
+        )
     elif inner.is_integer():
         marks_ = list(value.encode())
         found = np.zeros(len(series), bool)

@@ -46,6 +46,11 @@ DECIMAL = f"{_CONNECT}Decimal"
 DIGITS = "digits"
 """The schema of numbers that are text."""
 
+NOT_FINITE: Mapping[str, float] = MappingProxyType(
+    {sign + text: float(sign + text) for sign in ("", "-") for text in ("NaN", "Infinity", "infinity")}
+)
+"""What Postgres has for numbers, and for dates and times, that are not finite."""
+
 _WIDTH = 16
 """Bytes of a decimal of 38 digits."""
 
@@ -71,6 +76,8 @@ def convert(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
     """The column in the declared type. Raises `SerdeError` (CS-402) if a value does not fit."""
     if raw.dtype == pl.Null:
         return arrays.null_series(len(raw), dtype)
+    if raw.dtype == pl.String and (dtype.is_numeric() or dtype.is_temporal()):
+        raw = _finite(raw, dtype, logical, path)
     try:
         made = _converted(raw, dtype, logical, path)
     except (pa.ArrowException, pl.exceptions.PolarsError, OverflowError, ValueError) as error:
@@ -78,6 +85,27 @@ def convert(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> 
     if made is None:
         raise misfit(path, dtype, raw.dtype)
     return made
+
+
+def _finite(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> pl.Series:
+    """Texts, of which only those of floats may be NaN or infinite."""
+    odd = raw.is_in(list(NOT_FINITE))
+    if not odd.any() or (
+        logical.name == DECIMAL and logical.scale is not None
+    ):  # base64, which may be such a word
+        return raw
+    if dtype.is_float():
+        texts = {text: str(number) for text, number in NOT_FINITE.items()}
+        return raw.replace(texts).cast(dtype, strict=True)
+    other = "float or str" if dtype.is_numeric() else "str"
+    raise bad(
+        f"field {path} is declared as a column of {dtype}, which has no {raw.filter(odd)[0]}: declare it as {other}"
+    )
+
+
+def is_bytes(dtype: Any) -> bool:
+    """Whether it is the type of bytes, or of lists of them."""
+    return is_bytes(instance_of(dtype.inner)) if isinstance(dtype, pl.List) else bool(dtype == pl.Binary)
 
 
 def misfit(path: str, wanted: object, given: object, reason: str = "") -> SerdeError:
@@ -108,7 +136,7 @@ def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) 
     if isinstance(dtype, pl.Date | pl.Datetime | pl.Time | pl.Duration):
         return _time(raw, dtype, logical, path)
     if dtype == pl.Binary:
-        return raw.str.decode("base64", strict=True) if raw.dtype == pl.String else None
+        return _bytes(raw, logical) if raw.dtype == pl.String else None
     if dtype == pl.Boolean:
         return _boolean(raw)
     if isinstance(dtype, pl.Decimal) or dtype.is_numeric():
@@ -152,6 +180,12 @@ def _time(raw: pl.Series, dtype: Any, logical: Logical, path: str) -> pl.Series 
         return None
     if isinstance(dtype, pl.Date):
         return raw.cast(pl.Int32, strict=True).cast(pl.Date)
+    if logical.unit is None and logical.name is not None:
+        kind = logical.name.rpartition(".")[2]
+        raise bad(
+            f"field {path} is a {logical.name}, and declared as a column of {dtype}: "
+            f"declare it as {'date' if kind == 'Date' else 'int'}"
+        )
     if logical.unit is None:
         raise bad(
             f"field {path} is the number {raw.drop_nulls()[0]}, and nothing says whether it counts milliseconds, "
@@ -221,6 +255,14 @@ def _with_offsets(raw: pl.Series, dtype: Any) -> pl.Series:
         if dtype.time_zone is None
         else times.dt.convert_time_zone(dtype.time_zone)
     )
+
+
+def _bytes(raw: pl.Series, logical: Logical) -> pl.Series:
+    if logical.name == "hex":
+        return raw.str.decode("hex", strict=True)
+    if logical.name == "base64-url-safe":
+        raw = raw.str.replace_all("-", "+", literal=True).str.replace_all("_", "/", literal=True)
+    return raw.str.decode("base64", strict=True)
 
 
 def _boolean(raw: pl.Series) -> pl.Series | None:

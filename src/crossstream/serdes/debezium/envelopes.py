@@ -27,6 +27,7 @@ from crossstream.serdes.debezium.events import (
     Image,
     as_numbers,
     flat_names,
+    is_envelope,
     no_event,
     no_positions,
     plain_ops,
@@ -164,7 +165,7 @@ class JsonEvents:
         if decoders is None or self._may_leave_out(data):
             return None
         try:
-            schema, enveloped = _form(data[0].as_py())
+            schema, enveloped = _form(data[0].as_py(), self.settings.keys)
             if not enveloped:
                 return None
             objects = decode_rows(data, decoders[schema], _NAME)
@@ -180,18 +181,18 @@ class JsonEvents:
             return None
 
     def _may_leave_out(self, data: pa.LargeBinaryArray) -> bool:
-        value = self.settings.unavailable_value
-        if value is None or not self.settings.unavailable:
+        if not self.settings.unavailable:
             return False
         begin, end = arrays.offsets(data)[[0, -1]]
-        return bytes(arrays.content(data)[begin:end]).find(value.encode()) >= 0
+        content = bytes(arrays.content(data)[begin:end])
+        return any(mark.encode() in content for mark in self.settings.marks)
 
     def _has_decimals(self, described: Logical) -> bool:
         row = described.inner.get("after", NO_SCHEMA)
         return any(row.inner.get(field.name, NO_SCHEMA).name == DECIMAL for field in self.settings.fields)
 
     def events(self, data: pa.LargeBinaryArray) -> Events:
-        schema, enveloped = _form(data[0].as_py())
+        schema, enveloped = _form(data[0].as_py(), self.settings.keys)
         decoders = _decoders(self.settings)
         objects = decode_rows(data, decoders.events[schema, enveloped], _NAME)
         described: Logical | None = None
@@ -305,7 +306,7 @@ def _has_schema(fields: Mapping[str, Any]) -> bool:
     return "payload" in fields and set(fields) <= {"schema", "payload"}
 
 
-def _form(record: bytes) -> tuple[bool, bool]:
+def _form(record: bytes, keys: Sequence[str]) -> tuple[bool, bool]:
     """Whether a record has a schema around it, and an envelope."""
     try:
         fields = {} if record == b"null" else _fields(record)
@@ -314,7 +315,7 @@ def _form(record: bytes) -> tuple[bool, bool]:
             fields = _fields(bytes(fields["payload"]))
     except msgspec.MsgspecError as error:
         raise bad(f"the record is not a JSON object ({error})") from error
-    return schema, "op" in fields and bool({"before", "after", "source"} & set(fields))
+    return schema, is_envelope(fields, keys)
 
 
 def _described(schemas: list[Any]) -> Logical | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -66,6 +66,18 @@ class Format(Protocol):
 
     def is_other(self, data: bytes) -> bool:
         """Whether a record that is no event is one that a connector writes beside them, as a heartbeat."""
+
+
+_ENVELOPE = frozenset(("before", "after", "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"))
+
+
+def is_envelope(names: Collection[str], keys: Collection[str]) -> bool:
+    """Whether a record with these fields is an event, and no plain row, which has the columns of its key.
+
+    A table may have columns with the names of an event: op, before and after.
+    """
+    has_row = not {"before", "after", "source"}.isdisjoint(names)
+    return "op" in names and has_row and set(keys).difference(_ENVELOPE).isdisjoint(names)
 
 
 def plain_ops(rows: int, ops: Sequence[Any] | None, deleted: Sequence[Any] | None) -> list[str]:

@@ -16,7 +16,7 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from crossstream.serdes import arrays
-from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, Logical, bad, digits
+from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, NOT_FINITE, Logical, bad, digits, is_bytes
 from crossstream.serdes.debezium.events import Raw
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json_shapes import Field, column, instance_of
@@ -100,6 +100,8 @@ class Rows:
             return assumed
         name = "id" if self.keys and field.name == "_id" else field.name
         found = self.described.inner.get(name, NO_SCHEMA)
+        if is_bytes(dtype):
+            return assumed
         return assumed if found.name is None and assumed.unit is not None else found
 
 
@@ -133,6 +135,9 @@ def _raw_series(values: list[Any], dtype: Any) -> tuple[pl.Series, Logical | Non
         values = [None if value is UNSET else value for value in values]
     if not kinds:
         return arrays.null_series(len(values), pl.Null()), own
+    if str in kinds and dtype in (pl.Float32, pl.Float64):
+        values = [NOT_FINITE.get(value, value) if isinstance(value, str) else value for value in values]
+        kinds = set(map(type, values)) - {type(None)}
     return _flat(values, kinds), own
 
 

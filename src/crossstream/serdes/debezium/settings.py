@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, get_origin
 
+import msgspec
 import polars as pl
 
 from crossstream.errors import SerdeError
@@ -20,14 +22,18 @@ from crossstream.serdes.serde import Serde
 
 _UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
 
+Binary = Literal["base64", "base64-url-safe", "hex"]
+"""How bytes are written as text (``binary.handling.mode``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Debezium:
     """How change events become rows; see `crossstream.debezium`.
 
     ``row``, ``key``: the serdes of the table; ``keys``: the columns of the primary key. ``units``, ``scales``: pairs of
-    a field and its setting; the unit of the field "" is for all fields. ``unavailable``: the fields that an event may
-    leave out, with ``unavailable_value`` in their place. ``registry``: that of Avro's schemas; None: events are JSON.
+    a field and its setting; the unit of the field "" is for all fields. ``binary``: how bytes are text.
+    ``unavailable``: the fields that an event may leave out, with ``unavailable_value`` in their place. ``registry``:
+    that of Avro's schemas; None: events are JSON.
     """
 
     row: TypedJson | SchemaJson
@@ -39,8 +45,16 @@ class Debezium:
     units: tuple[tuple[str, str], ...] = ()
     scales: tuple[tuple[str, int], ...] = ()
     decimals: Literal["precise", "string"] = "precise"
+    binary: Binary = "base64"
     truncate: Literal["refuse", "ignore", "delete"] = "refuse"
+    tombstones: Literal["ignore", "delete"] = "delete"
     registry: RegistrySettings | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The texts in the place of a value that is left out: of text, of hstore as JSON, and of bytes."""
+        value = self.unavailable_value
+        return () if value is None else _marks(value)
 
     @property
     def needs_rows(self) -> bool:
@@ -64,6 +78,8 @@ class Debezium:
         if isinstance(dtype, pl.Datetime | pl.Time | pl.Duration):
             unit = units.get(name) or units.get("")
             return NO_SCHEMA if unit is None else Logical(f"io.debezium.time.{_UNIT_NAMES[unit]}")
+        if isinstance(dtype, pl.Binary):  # inside of records, as a point, bytes are always base64
+            return NO_SCHEMA if "." in name else Logical(self.binary)
         scale = dict(self.scales).get(name)
         is_number = isinstance(dtype, pl.Decimal) or dtype.is_numeric()
         if scale is not None or (is_number and self.decimals == "precise"):
@@ -74,6 +90,13 @@ class Debezium:
             }
             return Logical(inner=inner)
         return NO_SCHEMA
+
+
+@lru_cache(maxsize=64)
+def _marks(value: str) -> tuple[str, ...]:
+    data = value.encode()
+    texts = [base64.b64encode(data), base64.urlsafe_b64encode(data), data.hex().encode()]
+    return value, msgspec.json.encode({value: value}).decode(), *(text.decode() for text in texts)
 
 
 @lru_cache(maxsize=256)

@@ -243,6 +243,8 @@ function show() {
 
   const times = Object.entries(seen.newest_read).sort((one, other) => one[1] - other[1]);
   table($("times"), ["input", "#stream time", "#behind"], times.map(([name, ms]) => [name, moment(ms), span(seen.time - ms / 1000)]), { most: 14, none: "no record read yet" });
+  const waits = Object.entries(seen.waiting || {}).sort((one, other) => other[1] - one[1]);
+  table($("waits"), ["waits for source partitions", "#rows"], waits.map(([operator, rows]) => [operator, whole.format(rows)]));
   $("dead").textContent = whole.format(seen.dead_letters);
   const texts = [...seen.errors.map((text) => ["bad", text]), ...seen.warnings.map((text) => ["warning", text])];
   if ($("errors").dataset.key !== String(texts)) {

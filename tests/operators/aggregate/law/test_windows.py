@@ -83,6 +83,7 @@ def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
     assert [row for row in rows if row in open_] == open_, case
     assert rows == sorted(rows), case
     assert ran.dropped == reference.dropped, case
+    assert ran.apart == reference.apart, case
 
 
 def is_open(case: Case, reference: Windowing, window: tuple[str, int, int]) -> bool:

@@ -43,7 +43,7 @@ def test_duplicates_are_left_out(records, within, every, partitions, bits):
     def place(key: str | None) -> int:
         return 0 if key is None else tasks(partitions, bits)(key)
 
-    expected = {n: deduplicated(rows, within) for n, rows in by_task(records, place).items()}
+    expected = by_task(deduplicated(records, within), place)
     assert by_task(ran(build, records, every, partitions, bits=bits), place) == expected
 
 
@@ -72,15 +72,8 @@ def test_records_are_known_by_what_a_function_says(records, within, every, parti
             found.setdefault(place(row), []).append(row)
         return found
 
-    expected = {
-        n: [
-            (key, value, ts)
-            for _, (key, value), ts in deduplicated(
-                [(value or None, (key, value), ts) for key, value, ts in rows], within
-            )
-        ]
-        for n, rows in grouped(records).items()
-    }
+    named = [(value or None, (key, value), ts) for key, value, ts in records]
+    expected = grouped([(key, value, ts) for _, (key, value), ts in deduplicated(named, within)])
     assert grouped(ran(build, records, every, partitions)) == expected
 
 

@@ -1,0 +1,126 @@
+"""Through which exchanges the rows come that move the stream time of a store (decision 0038).
+
+Who sends rows through an exchange says which of them raise the time of their source partition. So what comes through
+one has a stream time that all state partitions know. What an operator makes in the round of its reader has none: where
+it filters, joins or holds back, no other state partition knows how new its rows are. Such rows pass an exchange though
+they stay where they are. Steps that make a row at least as new of each row that comes are no obstacle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from crossstream.columns.stream_time import Counts
+from crossstream.graph import nodes as graph
+from crossstream.graph.nodes import Graph
+from crossstream.planning.plan import Exchange, Feed, StoreDef, Timed
+from crossstream.planning.steps import (
+    AggregateStep,
+    DeduplicateStep,
+    EncodeStep,
+    MaterializeStep,
+    StatelessStep,
+    Step,
+    StreamStreamJoinStep,
+    SuppressStep,
+)
+
+_STRICTER: tuple[Counts, ...] = ("all", "keyed", "whole")
+_ONE_FOR_ONE = graph.MapValues | graph.Peek | graph.Split | graph.Merge | graph.Repartition
+
+
+def feeds_of(
+    name: str,
+    counts: Counts,
+    steps: Iterable[Step],
+    arriving: Iterable[str],
+    stores: Mapping[str, StoreDef],
+    topology: Graph,
+) -> tuple[Feed, ...] | None:
+    """The exchanges that say when the stream time of a flow moves; None: they do not know.
+
+    ``counts``: which of its rows do. ``arriving``: the names that flows have behind exchanges.
+    """
+    made_by = {
+        name: step for step in steps for name in (step.output, getattr(step, "changelog", None)) if name
+    }
+    there = set(arriving)
+
+    def feeds(name: str, counts: Counts) -> tuple[Feed, ...] | None:
+        if name in there:
+            return ((name, counts),)
+        step = made_by.get(name)
+        wanted = None if step is None else _passes(step, topology, stores)
+        if step is None or wanted is None:
+            return None
+        stricter = max(counts, wanted, key=_STRICTER.index)
+        parts = [feeds(one, stricter) for one in dict.fromkeys(step.inputs)]
+        return None if None in parts else tuple(feed for part in parts if part is not None for feed in part)
+
+    return feeds(name, counts)
+
+
+def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Counts | None:
+    """Of which rows that come a step makes one that is at least as new; None: not of each."""
+    node = topology[step.node]
+    if isinstance(step, AggregateStep):
+        assert isinstance(node, graph.Aggregate)
+        return None if node.emit_final else counted(node)
+    if isinstance(step, MaterializeStep):
+        return "keyed" if stores[step.store].history is None else None
+    if isinstance(step, EncodeStep):
+        return "all"
+    if isinstance(step, StatelessStep) and isinstance(node, graph.Repartition):
+        return "all" if step.null_keys else "keyed"
+    is_same = isinstance(node, _ONE_FOR_ONE) or (isinstance(node, graph.ToStream) and node.mapper is None)
+    return "all" if isinstance(step, StatelessStep) and is_same else None
+
+
+def counted(node: graph.Aggregate) -> Counts:
+    """Which records move the stream time of an aggregation: those that it takes."""
+    takes_nulls = node.windows is not None and node.windows.kind != "sliding" and node.columns is None
+    return "keyed" if takes_nulls else "whole"
+
+
+def timed(
+    topology: Graph, steps: Iterable[Step], exchanges: Iterable[Exchange], stores: Mapping[str, StoreDef]
+) -> dict[str, Timed]:
+    """What moves the stream time of each store that has one."""
+    steps, arriving = list(steps), [exchange.arrives for exchange in exchanges]
+    found: dict[str, Timed] = {}
+    for step in steps:
+        for store, flows, counts in _stores_of(step, topology):
+            parts = [
+                feeds_of(flow, counts, steps, arriving, stores, topology) for flow in dict.fromkeys(flows)
+            ]
+            if None not in parts:
+                feeds = tuple(dict.fromkeys(feed for part in parts if part is not None for feed in part))
+                found[store] = Timed(feeds, _sources(topology, step.node))
+    return found
+
+
+def _stores_of(step: Step, topology: Graph) -> Iterable[tuple[str, tuple[str, ...], Counts]]:
+    """The stores of a step that have a stream time, the flows whose rows move it, and which of these."""
+    if isinstance(step, AggregateStep):
+        node = topology[step.node]
+        if isinstance(node, graph.Aggregate) and node.windows is not None:
+            yield step.store, step.inputs, counted(node)
+    elif isinstance(step, StreamStreamJoinStep):
+        for store, flow in zip(step.stores, step.inputs, strict=True):
+            yield store, (flow,), "whole"
+        if step.waiting is not None:
+            yield step.waiting, step.inputs, "all"
+    elif isinstance(step, SuppressStep | DeduplicateStep):
+        yield step.store, step.inputs, "all"
+
+
+def _sources(topology: Graph, name: str) -> frozenset[str]:
+    """The sources whose records become the rows that come to an operator; a table's, where it keeps one."""
+    node = topology[name]
+    waiting, met = list(node.forwarders or (name,)), set[str]()
+    while waiting:
+        one = waiting.pop()
+        if one not in met:
+            met.add(one)
+            waiting += topology[one].forwarders
+    return frozenset(one for one in met if isinstance(topology[one], graph.Source))

@@ -1,0 +1,138 @@
+"""The number of state partitions changes nothing: not a result, not what is dropped, not what a store shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream import serdes
+from tests.laws.effort import cases
+
+TEXT = serdes.string()
+IN = cs.Consumed(key=TEXT, value=TEXT)
+
+Shape = Callable[[Any], Any]
+"""A stream of texts into a stream of objects."""
+
+WINDOWS: Mapping[str, Any] = {
+    "time": cs.TimeWindows(size=10, advance=4, grace=2),
+    "sliding": cs.SlidingWindows(difference=6, grace=3),
+    "session": cs.SessionWindows(gap=5, grace=2),
+}
+
+
+def grouped(s: Any) -> Any:
+    return s.group_by_key(cs.Grouped(key=TEXT, value=TEXT))
+
+
+def placed(s: Any) -> Any:
+    return s.repartition(cs.Repartitioned(key=TEXT, value=TEXT))
+
+
+def counted(kind: str, emit: Any = "update") -> Shape:
+    return lambda s: grouped(s).windowed_by(WINDOWS[kind], emit=emit).count().to_stream()
+
+
+def until_close(kind: str) -> Shape:
+    def shape(s: Any) -> Any:
+        counts = grouped(s).windowed_by(WINDOWS[kind]).count()
+        return counts.suppress(cs.Suppressed.until_window_closes()).to_stream()
+
+    return shape
+
+
+def limited(s: Any) -> Any:
+    return grouped(s).count().suppress(cs.Suppressed.until_time_limit(7)).to_stream()
+
+
+def limited_behind_a_filter(s: Any) -> Any:
+    counts = grouped(s).count().filter(lambda k, n: n % 2 == 1)
+    return counts.suppress(cs.Suppressed.until_time_limit(7)).to_stream()
+
+
+def joined(how: str) -> Shape:
+    def shape(s: Any) -> Any:
+        other = s.filter(lambda k, v: v > "3").map(lambda k, v: (v + k, v))
+        mine = s.map(lambda k, v: ("5" + k, v))
+        both = cs.StreamJoined(key=TEXT, value=TEXT, other_value=TEXT)
+        window = cs.JoinWindows.of(4, grace=3)
+        return getattr(mine, how)(other, lambda left, right: f"{left},{right}", window, both)
+
+    return shape
+
+
+SHAPES: Mapping[str, Shape] = {
+    **{f"{kind}, {emit}": counted(kind, emit) for kind in WINDOWS for emit in ("update", "close")},
+    **{f"{kind}, suppressed": until_close(kind) for kind in WINDOWS},
+    "time limit": limited,
+    "time limit behind a filter": limited_behind_a_filter,
+    "deduplicate": lambda s: placed(s).deduplicate(5),
+    "deduplicate by value": lambda s: placed(s).deduplicate(5, lambda k, v: v),
+    "windows of the first ones": lambda s: counted("time", "close")(placed(s).deduplicate(3)),
+    "inner": joined("join"),
+    "left": joined("left_join"),
+    "outer": joined("outer_join"),
+    "windows of a join": lambda s: counted("time", "close")(joined("outer_join")(s)),
+    "windows of windows": lambda s: counted("session", "close")(
+        counted("time", "close")(s).map(lambda k, n: (str(n), k.key))
+    ),
+}
+REKEYED: Mapping[str, Shape] = {
+    "as it comes": lambda s: s,
+    "by value": lambda s: s.select_key(lambda k, v: v),
+    "filtered and repartitioned": lambda s: placed(s.filter(lambda k, v: v != "2")),
+    "filtered behind": lambda s: placed(s).filter(lambda k, v: v != "2"),
+}
+
+Record = tuple[str, str, int]
+
+
+def ran(shape: Shape, records: list[Record], cuts: set[int], partitions: int) -> Any:
+    """What comes out in each batch, whatever the order between keys, and what was dropped."""
+    builder = cs.StreamsBuilder()
+    made = shape(builder.stream("in", IN))
+    rows: list[Any] = []
+    made.map(lambda k, v: (repr(k), repr(v))).to("out", key=TEXT, value=TEXT)
+    with cs.TopologyTestDriver(builder.build(), partitions=partitions, commit_every=10**6) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        out = driver.create_output_topic("out", TEXT, TEXT)
+        for number, (key, value, ts) in enumerate(records):
+            topic.pipe_input(key, value, timestamp=ts, partition=0)
+            if number in cuts:
+                driver.commit()
+                rows.append(Counter((r.key, r.value, r.timestamp) for r in out.read_records()))
+        driver.commit()
+        rows.append(Counter((r.key, r.value, r.timestamp) for r in out.read_records()))
+        return rows, driver.metrics()["dropped"]
+
+
+def random_records(random: Random) -> list[Record]:
+    step, late, now = random.choice((1, 3, 6)), random.choice((0, 4, 15)), 0
+    found = []
+    for _ in range(random.randrange(2, 25)):
+        now += random.randrange(step + 1) * (1 + 8 * (random.random() < 0.1))
+        found.append(
+            (random.choice("abcde"), random.choice("12345"), max(0, now - random.randrange(late + 1)))
+        )
+    return found
+
+
+@pytest.mark.parametrize("rekeyed", REKEYED)
+@pytest.mark.parametrize("name", SHAPES)
+@cases(0.2)
+@given(st.integers(0, 10**9), st.integers(2, 7))
+def test_the_number_of_state_partitions_changes_nothing(
+    name: str, rekeyed: str, seed: int, partitions: int
+) -> None:
+    random = Random(seed)
+    records = random_records(random)
+    cuts = {number for number in range(len(records)) if random.random() < 0.3}
+    shape = lambda s: SHAPES[name](REKEYED[rekeyed](s))  # noqa: E731
+    assert ran(shape, records, cuts, partitions) == ran(shape, records, cuts, 1), records

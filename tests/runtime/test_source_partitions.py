@@ -1,0 +1,138 @@
+"""Stream time where a topic has several partitions: the one that is furthest behind counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream import serdes
+from tests.laws.effort import cases
+
+TEXT, NUMBER = serdes.string(), serdes.int64()
+
+
+class Run:
+    """Counts in windows of 10 ms that come out when they close."""
+
+    def __init__(self, emit: Any = "close", partitions: int = 2, **settings: Any) -> None:
+        builder = cs.StreamsBuilder()
+        grouped = builder.stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key()
+        grouped.windowed_by(cs.TimeWindows(size=10), emit=emit).count().to_stream().to("out")
+        self.driver = cs.TopologyTestDriver(builder.build(), partitions=partitions, **settings)
+        self.topic = self.driver.create_input_topic("in", TEXT, NUMBER)
+        self.out = self.driver.create_output_topic("out", serdes.windowed(TEXT, 10), NUMBER)
+
+    def pipe(self, partition: int, *times: int, key: str = "k") -> list[tuple[str, int]]:
+        for ts in times:
+            self.topic.pipe_input(f"{key}{partition}", 1, timestamp=ts, partition=partition)
+        return self.results()
+
+    def results(self) -> list[tuple[str, int]]:
+        return [(record.key.key, record.key.start) for record in self.out.read_records()]
+
+    def counted(self, what: str) -> int:
+        return sum(self.driver.metrics()[what].values())
+
+
+def test_a_row_of_another_partition_closes_a_window() -> None:
+    """State partitions: `a` is in one, `b` in the other."""
+    run = Run()
+    assert run.pipe(0, 5, key="a") == []
+    assert run.pipe(0, 20, key="b") == [("a0", 0)]
+
+
+def test_a_partition_that_is_behind_holds_windows_up_and_they_are_counted() -> None:
+    run = Run()
+    run.pipe(0, 1)
+    assert run.pipe(1, 2) == []
+    assert run.pipe(0, 11, 25, 31) == []
+    assert run.counted("waiting") == 4  # [0, 10) of both, [10, 20) and [20, 30) of the first
+
+
+def test_no_record_is_late_because_another_partition_is_ahead() -> None:
+    run = Run()
+    run.pipe(1, 1)
+    run.pipe(0, 100)
+    assert run.pipe(1, 3, 15) == [("k1", 0)]
+    assert run.counted("dropped") == 0
+
+
+def test_a_partition_that_never_had_a_record_holds_nothing_up() -> None:
+    assert Run(partitions=5).pipe(0, 1, 12) == [("k0", 0)]
+
+
+def test_an_idle_partition_holds_nothing_up() -> None:
+    run = Run(idle_after="1 minute")
+    run.pipe(1, 1)
+    run.pipe(0, 1)
+    run.driver.advance_wall_clock_time(50_000)
+    assert run.pipe(0, 15) == []
+    run.driver.advance_wall_clock_time(20_000)
+    assert sorted(run.pipe(0, 16)) == [("k0", 0), ("k1", 0)]
+    assert run.counted("waiting") == 0
+
+
+def test_with_idle_after_a_partition_without_a_record_is_waited_for_so_long() -> None:
+    run = Run(idle_after="1 minute")
+    assert run.pipe(0, 1, 15) == []
+    assert run.pipe(1, 2) == []
+    assert run.counted("dropped") == 0
+    other = Run(idle_after="1 minute")
+    assert other.pipe(0, 1, 15) == []
+    other.driver.advance_wall_clock_time(59_000)
+    assert other.pipe(0, 16) == []
+    other.driver.advance_wall_clock_time(2_000)
+    assert other.pipe(0, 17) == [("k0", 0)]
+
+
+def kafkas_drops(records: Iterable[tuple[int, int]]) -> int:
+    """What a task of Kafka for each source partition drops: windows that its own records have closed."""
+    now: dict[int, int] = {}
+    dropped = 0
+    for partition, ts in records:
+        now[partition] = max(now.get(partition, -1), ts)
+        dropped += ts // 10 * 10 + 10 <= now[partition]
+    return dropped
+
+
+@cases(0.5)
+@given(
+    st.integers(0, 10**9),
+    st.integers(2, 5),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from(["update", "close"]),
+)
+def test_no_record_is_late_that_kafka_takes(seed: int, partitions: int, every: int, emit: Any) -> None:
+    random = Random(seed)
+    records = [(partition, 0) for partition in range(partitions)]
+    records += [(random.randrange(partitions), random.randrange(60)) for _ in range(20)]
+    run = Run(emit, partitions, commit_every=every)
+    for partition, ts in records:
+        run.topic.pipe_input(random.choice("abc"), 1, timestamp=ts, partition=partition)
+    run.driver.commit()
+    assert run.counted("dropped") <= kafkas_drops(records)
+    end = [(partition, 1000) for partition in range(partitions)]
+    for partition, ts in end:
+        run.topic.pipe_input("a", 1, timestamp=ts, partition=partition)
+    run.driver.commit()
+    assert run.counted("waiting") == 0
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_state_from_before_goes_on_from_the_time_of_each_state_partition(partitions: int) -> None:
+    """As an earlier version left it: without the times of source partitions."""
+    from dataclasses import replace
+
+    run = Run(partitions=partitions)
+    run.pipe(0, 1, 15)
+    stores = run.driver._stores
+    stores.versions = {place: replace(version, sources={}) for place, version in stores.versions.items()}
+    assert run.pipe(0, 3) == []
+    assert run.counted("dropped") == 1
+    assert run.pipe(0, 27) == [("k0", 10)]
