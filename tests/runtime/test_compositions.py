@@ -37,7 +37,7 @@ def found(*graph: Step, each: bool = True) -> Case:
     """A graph that failed, with three records of one key for each of its streams. ``each``: one in a batch."""
     sources = [number for number, step in enumerate(graph) if not step.parents]
     values = {"row": [row(7, "a", 2.0), row(1, "a", 0.5), row(2, "b")], "int": [7, 1, 2]}
-    items = [Item(number, "a", values[graph[number].fn][ts], ts) for ts in range(3) for number in sources]
+    items = [Item(number, "a", values[graph[number].fn][n], 40 + n) for n in range(3) for number in sources]
     return Case(graph, tuple(items), Way(each=each))
 
 
@@ -45,7 +45,7 @@ FOUND = {
     f"old values are taken away behind a {op} by an expression": found(
         ROWS, REDUCED, Step(op, (1,), fn, "expr"), Step("aggregate", (2,), "count", by="s")
     )
-    for op, fn in (("filter", "n > 0"), ("filter_not", "n > 4"), ("map_values", "same"))
+    for op, fn in (("filter", "n > 0"), ("filter_not", "x < 2"), ("map_values", "same"))
 } | {
     "a stream finds a reduced row, not the last record": found(
         NUMBERS, NUMBERS, Step("aggregate", (1,), "reduce"), Step("join", (0, 2), "left"), each=False
@@ -59,7 +59,10 @@ FOUND = {
         Step("filter", (1,), "n > 0"),
     ),
     "what a function made is aggregated in columns in its round": found(
-        ROWS, Step("map_values", (0,), "more"), Step("aggregate", (1,), "agg", declared=True, columns=COLUMNS)
+        ROWS,
+        Step("table", fn="row"),
+        Step("join", (0, 1), "left"),
+        Step("aggregate", (2,), "agg", declared=True, columns=COLUMNS),
     ),
     "what a function made is grouped by an expression": found(
         ROWS, REDUCED, Step("aggregate", (1,), "count", "expr", by="s")

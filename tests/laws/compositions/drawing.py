@@ -148,10 +148,6 @@ def by_text(kind: Kind) -> bool:
     return kind.key == "text"
 
 
-def is_row(kind: Kind) -> bool:
-    return kind.value == "row"
-
-
 def _filter(d: Drawing) -> Step | None:
     parent = d.pick(lambda kind: kind.shape != "global")
     if parent is None:
@@ -191,7 +187,7 @@ def _select_key(d: Drawing) -> Step | None:
 def _key_form(d: Drawing, parent: int) -> Any:
     """A text names a field of a row; of a null value it would fail."""
     kind = d.kinds[parent]
-    return d.form("call", "expr", *(["field"] if is_row(kind) and not kind.nulls else []))
+    return d.form("call", "expr", *(["field"] if kind.value == "row" and not kind.nulls else []))
 
 
 def _row_wise(d: Drawing) -> Step | None:
@@ -383,8 +379,7 @@ OPERATORS: list[tuple[Draw, float]] = [
     (_map_values, 1.0),
     *[(_aggregate_stream, 1.0)] * 3,
     *[(_aggregate_table, 1.0)] * 4,
-    (_join_table, 1.0),
-    (_join_table, 1.0),
+    *[(_join_table, 1.0)] * 2,
     (_join_streams, 0.7),
     (_join_tables, 0.5),
     (_foreign_key, 0.6),
