@@ -10,8 +10,9 @@ import pytest
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.demo import DemoFolder, DemoView, compared
-from crossstream.cli.demo_postgres import RESULT, SOURCES, Table, _show
+from crossstream.cli.demo_postgres import RESULT, SOURCES, Table, _show, load_servers
 from crossstream.cli.loading import load
+from crossstream.demo import cdc
 
 BEFORE: Table = {
     1: ("Ada", "London", Decimal("12.5")),
@@ -33,6 +34,33 @@ def test_changed_rows_are_shown_with_what_they_were() -> None:
         ("new", ("+", "4", "Bo", "Oslo", "2.00", "new")),
     ]
     assert {line.kind for line in compared(AFTER, AFTER)} == {"same"}
+
+
+class Servers:
+    """Jars that are there, or are fetched into a folder."""
+
+    def __init__(self, folder: Path, title: str, *, there: bool) -> None:
+        self.folder, self.title, self._there = folder / title, title, there
+
+    def find(self) -> Path | None:
+        return self.folder if self._there else None
+
+    def fetch(self) -> Path:
+        self.folder.mkdir()
+        (self.folder / "one.jar").write_bytes(bytes(3_000_000))
+        return self.folder
+
+
+def test_what_is_loaded_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    servers = (Servers(tmp_path, "Kafka", there=True), Servers(tmp_path, "Registry", there=False))
+    monkeypatch.setattr(cdc, "SERVERS", servers)
+    out = io.StringIO()
+    load_servers(DemoView(out))
+    assert out.getvalue().splitlines() == [
+        "Loading Registry, which is done once…",
+        "   Registry: 3 MB in Registry",
+    ]
 
 
 def test_a_result_that_does_not_follow_is_said() -> None:

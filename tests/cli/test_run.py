@@ -21,9 +21,11 @@ from rich.console import Console
 import crossstream as cs
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.console import SparkOutput, fitted, middle
-from crossstream.cli.run import _logged, _run, _wait
+from crossstream.cli.loading import load
+from crossstream.cli.run import _logged, _run, _wait, run_loaded
 from crossstream.cli.views import Figures, JsonView, LinesView, LiveView, as_line, as_text, make_view, render
 from crossstream.spark import SparkStreams
+from crossstream.spark.session import SHARED
 from tests.cli.cases import ENVIRONMENT, app_file, call
 
 
@@ -442,6 +444,36 @@ def test_a_second_signal_ends_at_once():
             assert process.stdout.readline() == f"{said}\n"
             process.send_signal(signal.SIGINT)
     assert process.returncode == 130
+
+
+class Early:
+    """A JVM that has printed a line of its log."""
+
+    def __init__(self) -> None:
+        self.output, writing = os.pipe()
+        os.write(writing, b"26/01/01 12:00:00 WARN Utils: set SPARK_LOCAL_IP\n")
+        os.close(writing)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_errors_refer_to_the_log_of_spark_where_spark_was_asked(tmp_path, monkeypatch, capfd, asked):
+    monkeypatch.chdir(tmp_path)
+    early = Early()
+
+    def start(app: SparkStreams) -> None:
+        if asked:
+            SHARED.early = None
+        time.sleep(0.2)
+        raise cs.SourceError("the topic is not there", code="CS-602", where={"topic": "products"})
+
+    monkeypatch.setattr(SparkStreams, "start", start)
+    arguments = make_parser().parse_args(["run", str(app_file(tmp_path)), "--once", "--topics-dir", "t"])
+    try:
+        with pytest.raises(cs.SourceError) as caught:
+            run_loaded(load(arguments.file), arguments, early)  # type: ignore[arg-type]
+    finally:
+        SHARED.early = None
+    assert list(caught.value.where) == ["topic", *(["log"] if asked else [])]
 
 
 def test_ctrl_c_while_it_starts_ends_it_at_once():

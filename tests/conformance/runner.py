@@ -44,8 +44,12 @@ def run_driver(
     ends: Sequence[int] | None = None,
     functions: Style = "callables",
     materialized: bool = True,
+    place: int | None = None,
 ) -> Ran:
-    """The case through the driver. ``ends``: input counts after which a batch ends; None: after each one."""
+    """The case through the driver. ``ends``: input counts after which a batch ends; None: after each one.
+
+    ``place``: the partition of all records in their topics; None: by their keys.
+    """
     import crossstream as cs
 
     kinds = Serdes(case)
@@ -60,8 +64,8 @@ def run_driver(
         results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
         for count, item in enumerate(case["inputs"], 1):
             headers = [(name, bytes.fromhex(value)) for name, value in item.get("headers", {}).items()]
-            place = source_partition(item["key"], partitions)
-            topics[item["side"]].pipe_input(item["key"], item["value"], item["ts"], headers, place)
+            partition = source_partition(item["key"], partitions) if place is None else place
+            topics[item["side"]].pipe_input(item["key"], item["value"], item["ts"], headers, partition)
             if ends is not None and count in ends:
                 driver.commit()
             outputs.append(read(results))

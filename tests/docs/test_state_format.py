@@ -92,7 +92,7 @@ class Model:
         self.left: dict[str, Any] = {}
         self.right: dict[str, Any] = {}
         self.past: dict[tuple[str, int], Any] = {}
-        self.seen = [join_of_streams() for _ in range(PARTITIONS)]
+        self.seen = join_of_streams()
         self.views: list[list[tuple[str, str, int]]] = [[] for _ in range(PARTITIONS)]
         self.after: list[Tables] = []
 
@@ -120,7 +120,7 @@ class Model:
         found[topic].append((key.encode(), f"{topic} {ts}".encode(), ts))
         side: Side = "left" if topic == "views" else "right"
         partition = partition_of(key.encode(), PARTITIONS)
-        self.seen[partition].receive([(side, Streamed(key, f"{topic} {ts}", ts))])
+        self.seen.receive([(side, Streamed(key, f"{topic} {ts}", ts))])
         if topic == "views":
             self.views[partition].append((key, f"{topic} {ts}", ts))
 
@@ -128,9 +128,8 @@ class Model:
         """The records of a side that may still get partners."""
         kept = [
             one.record
-            for join in self.seen
-            for one in join.stored[side]
-            if join.visible(side, one.ts, join.newest[side]) and not one.unmatched
+            for one in self.seen.stored[side]
+            if self.seen.visible(side, one.ts, self.seen.newest[side]) and not one.unmatched
         ]
         return sorted((record.key, record.value, record.ts) for record in kept)
 
@@ -152,9 +151,7 @@ class Model:
                     v for views in self.views for v in views if v[2] > views[-1][2] - GRACE
                 ),
                 "seen.waiting": sorted(
-                    (u.record.key, ("left", "right").index(u.side), u.ts)
-                    for j in self.seen
-                    for u in j.waiting
+                    (u.record.key, ("left", "right").index(u.side), u.ts) for u in self.seen.waiting
                 ),
             }
         )

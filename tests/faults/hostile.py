@@ -6,20 +6,25 @@ is outside of the folder, and of its own target, as it was.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.cli import main
+from crossstream.columns.hashing import hash_keys
 from crossstream.errors import CrossStreamError
 from crossstream.metrics.observation import Observation
 from crossstream.query.files import inspect_state, store_names
@@ -90,6 +95,61 @@ def replace_run(root: Path, data: bytes, rows: int, low: int, high: int) -> None
     (path.parent / file).write_bytes(data)
     content["slots"] = [[[[file, 0, rows, low, high, len(data), digest(data), None]], 0, False]]
     write_manifest(path, content)
+
+
+JSONS = {
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep in an object": b'{"id":' * 50_000 + b"1" + b"}" * 50_000,
+    "deep under a name that is not known": b'{"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "digits": b'{"id":' + b"9" * 10_000 + b"}",
+    "exponent": b'{"id":1e999999}',
+    "not UTF-8": b'{"id":"\xff\xfe"}',
+    "half a pair": b'{"id":"\\ud800"}',
+    "NaN": b'{"id":NaN}',
+    "a list": b"[]",
+    "null": b"null",
+    "text": b'"x"',
+    "nothing": b"",
+    "twice": b'{"id":1,"id":2,"partitions":1,"partitions":2}',
+}
+
+
+# Runs
+
+
+def rows_of(count: int, **columns: Any) -> pa.RecordBatch:
+    key = pa.array([b"k%d" % row for row in range(count)], pa.large_binary())
+    found = {
+        "h": pa.array(hash_keys(key)),
+        "key": key,
+        "value": pa.array([b"v"] * count, pa.large_binary()),
+        "ts": pa.array(range(count), pa.int64()),
+        "gone": pa.array([0] * count, pa.uint8()),
+    } | columns
+    batch = pa.RecordBatch.from_pydict(found)
+    order = np.argsort(np.asarray(batch.column("h")), kind="stable") if len(batch) else []
+    return batch if columns else batch.take(pa.array(order))
+
+
+def file_of(batch: pa.RecordBatch, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def bounds(batch: pa.RecordBatch) -> tuple[int, int, int]:
+    h = batch.column("h").to_pylist()
+    return batch.num_rows, h[0], h[-1]
+
+
+def with_offsets(batch: pa.RecordBatch, column: str, *offsets: int) -> bytes:
+    """The file of rows whose ``column`` has its values where ``offsets`` say."""
+    data = file_of(batch)
+    whole = pa.py_buffer(data)
+    with pa.ipc.open_file(whole) as reader:
+        place = reader.get_batch(0).column(column).buffers()[1].address - whole.address
+    return data[:place] + struct.pack(f"<{len(offsets)}q", *offsets) + data[place + 8 * len(offsets) :]
 
 
 # What is done with a folder
@@ -166,8 +226,25 @@ def look(root: Path, _: Path) -> None:
             changes_of(source, one["name"], "k1")
 
 
+def command_line(root: Path, _: Path) -> None:
+    """As people do. What is wrong is an error of ours, and no bug."""
+    for words in (
+        ["query"],
+        ["query", "rows"],
+        ["state", "inspect"],
+        ["state", "verify"],
+        ["why", "rows", "k1"],
+    ):
+        name, *rest = words
+        arguments = [*words, str(root)] if name == "state" else [name, str(root), *rest]
+        said = io.StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            main(arguments)
+        assert "CS-001" not in said.getvalue(), (words, said.getvalue())
+
+
 ACTS: list[Callable[[Path, Path], None]] = [
-    query, inspect, verify, backup, restore, fork, recut, start, look
+    query, inspect, verify, backup, restore, fork, recut, start, look, command_line
 ]  # fmt: skip
 
 

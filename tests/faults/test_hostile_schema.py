@@ -120,8 +120,17 @@ def inside(text: str, way: str) -> str:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("way", ["alone", "in an array", "in a field", "in a union"])
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *((name, way) for name in TEXTS for way in ("alone", "in a field")),
+        *(
+            (name, way)
+            for name in ("itself", "doubled", "no object")
+            for way in ("in an array", "in a union")
+        ),
+    ],
+)
 def test_a_schema_that_somebody_registered_is_read_or_refused_at_once(name: str, way: str) -> None:
     begin = time.process_time()
     text = inside(TEXTS[name], way)
@@ -131,7 +140,8 @@ def test_a_schema_that_somebody_registered_is_read_or_refused_at_once(name: str,
         reader = reader_of(text, (), reader_text, (), names)
         if isinstance(reader, Reader):
             assert decoded(reader, pa.array([b""], pa.large_binary()))[1]
-            decoded(reader, pa.array([b"\2" * 20, b"\2\2\0" * 20], pa.large_binary()))
+            if reader_text != text:
+                decoded(reader, pa.array([b"\2" * 20, b"\2\2\0" * 20], pa.large_binary()))
     assert time.process_time() - begin < 20
 
 

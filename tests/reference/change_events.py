@@ -33,7 +33,9 @@ class Rows:
     def apply(self, op: str, key: Any, row: dict[str, Any] | None, position: int | None) -> None:
         """``op``: that of the event, or "tombstone"."""
         if op == "tombstone":
-            if not self.ordered:
+            if self.ordered:
+                self.dropped["tombstone"] += 1
+            else:
                 self.rows.pop(key, None)
             return
         if self.ordered and position is not None:

@@ -6,9 +6,12 @@ import html
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import crossstream as cs
+from crossstream.ui.source import LiveSource
 from tests.faults.one_process import streams
 from tests.metrics.shop import config_of, shop, write
 from tests.ui.browser import CHROMIUM
@@ -68,6 +71,27 @@ def test_it_shows_what_the_application_has(tmp_path: Path) -> None:
     assert document.count('class="box"') == 7
     assert '<option value="details">' in document
     assert "1 dropped" in document
+
+
+def test_what_was_not_answered_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    refused: list[str] = []
+    for name in ("graph", "stores"):
+        answers = getattr(LiveSource, name)
+
+        def once_later(source: LiveSource, name: str = name, answers: Any = answers) -> Any:
+            if name in refused:
+                return answers(source)
+            refused.append(name)
+            raise cs.StateError("the state is not there yet", code="CS-713")
+
+        monkeypatch.setattr(LiveSource, name, once_later)
+    with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
+        app.process_available()
+        document = browsed(tmp_path, f"{app.ui_address}?still=1", "--dump-dom")
+    assert sorted(refused) == ["graph", "stores"]
+    assert document.count('class="box"') == 7
+    assert '<option value="details">' in document
 
 
 @pytest.mark.parametrize(("size", "scheme"), [("1440,1600", 1), ("500,2400", 0)])

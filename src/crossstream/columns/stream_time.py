@@ -3,8 +3,8 @@
     time of a source partition = the largest timestamp of its rows that have come to the operator
     stream time                = the smallest of these times; it never goes back
 
-Who sends rows to an operator tells every state partition of it which of them raised the time of their source partition
-(`Highs`), wherever the rows themselves go. So each state partition knows stream time at any place of the arrival order
+Who sends rows to an operator reports to all its state partitions which of them raised the time of their source
+partition (`Highs`), wherever they go. So each state partition knows stream time at any place of the arrival order
 (`Timeline`), also at places where it has no row.
 
     Story: `a@5` is in one state partition, `b@20` in another one. The window [0, 10) of `a` closes with `b@20`, and

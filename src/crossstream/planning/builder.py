@@ -246,10 +246,12 @@ class PlanBuilder:
         partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
         stays: bool = False,
+        old: bool = False,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``, ``stays``: see `Exchange`.
+        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``, ``stays``,
+        ``old``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return self._encoded(flow, node)
@@ -274,6 +276,8 @@ class PlanBuilder:
                 stays=stays,
                 columns=columns,
             )
+        if old:
+            self.exchanges[wanted] = replace(self.exchanges[wanted], old=True)
         return self.exchanges[wanted].arrives
 
     def _encoded(self, flow: Flow, node: graph.Node) -> str:

@@ -180,7 +180,7 @@ class Exchange:
     ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column
     with the partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``:
     decoded fields that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive
-    in decodes the values.
+    in decodes the values. ``old``: the values before the changes travel, too.
     """
 
     flow: str
@@ -194,6 +194,7 @@ class Exchange:
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
+    old: bool = False
 
     @property
     def way(self) -> str:

@@ -64,6 +64,8 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     }
     if changes.headers is not None:
         columns["headers"] = changes.headers
+    if changes.old is not None:
+        columns["old"] = changes.old.wire(value_serde)
     fields = changes.value.decoded()
     if fields is not None and _can_travel(fields):
         columns[_DECODED] = fields.to_arrow()
@@ -114,7 +116,7 @@ def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) ->
         wire["major"],
         wire["minor"],
         columns.get("headers"),
-        None,
+        Values(value, wire=columns["old"]) if "old" in columns else None,
         {name[1:]: column for name, column in columns.items() if name.startswith("+")},
     )
 
@@ -135,7 +137,7 @@ def route(
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
-    changes = _in_wire_form(changes, key, value, exchange.columns)
+    changes = _in_wire_form(changes, key, value, exchange)
     unpacked = near and changes.rows <= HANDED
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, changes if unpacked else pack(changes, value, key)
@@ -155,13 +157,12 @@ def route(
             yield pid, rows if unpacked else pack(rows, value, key)
 
 
-def _in_wire_form(
-    changes: Changes, key: Serde | None, value: Serde | None, columns: frozenset[str]
-) -> Changes:
-    """Encoded once, before the rows are spread over the partitions; with these columns, if they have been decoded."""
-    fields = changes.value.decoded(columns) if columns else None
+def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None, exchange: Exchange) -> Changes:
+    """Encoded once, before the rows are spread over the partitions; with columns that travel, if they are decoded."""
+    fields = changes.value.decoded(exchange.columns) if exchange.columns else None
     own = Values(value, wire=changes.value.wire(value), fields=fields)
-    return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=None, lost=None)
+    old = Values(value, wire=changes.old.wire(value)) if exchange.old and changes.old is not None else None
+    return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=old, lost=None)
 
 
 def _can_travel(series: pl.Series) -> bool:

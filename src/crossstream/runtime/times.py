@@ -1,4 +1,4 @@
-"""How the tasks of a batch tell each other when stream time moves (decision 0038)."""
+"""How the tasks of a batch report to each other when stream time moves (decision 0038)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crossstream.storage.store import Version
 
 @dataclass(slots=True)
 class Times:
-    """What one task tells, and is told. ``near``: the others are in this process."""
+    """What one task reports, and what it gets from the others. ``near``: the others are in this process."""
 
     plan: Plan
     batch: Batch
@@ -32,7 +32,7 @@ class Times:
                 self._sent.setdefault(feed, []).append(Highs.of(rows, partition))
 
     def blocks(self, sender: int, sequence: int) -> Iterator[tuple[int, Block]]:
-        """For every state partition, how stream time moves with what was sent to some of them."""
+        """For every state partition: how stream time moves with what was sent to some of them."""
         rounds = {exchange.arrives: exchange.to_round for exchange in self.plan.exchanges}
         for feed, parts in sorted(self._sent.items()):
             highs = Highs.together(parts)
@@ -43,7 +43,7 @@ class Times:
                 sequence += 1
 
     def take(self, blobs: dict[int, list[bytes]]) -> None:
-        """Takes out what others told. ``blobs``: by number of the exchange; those of times follow after the others."""
+        """Takes out what others reported. ``blobs``: by number of the exchange; those of times come last."""
         first = len(self.plan.exchanges)
         for number in [number for number in blobs if number >= first]:
             self._came[number - first] = list(map(Highs.of_blob, blobs.pop(number)))

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
-from crossstream.serdes.avro_sizes import least_bytes
+from crossstream.serdes.avro_sizes import EMPTY_ITEMS, least_bytes
 from crossstream.serdes.json_shapes import NoColumn
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -27,6 +27,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _UUID = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _EXACT = Context(prec=100)
 _NAN = float("nan")
+
+_EMPTY_ITEMS = 4
+"""Items without bytes in a block, in payloads so short that all of their blocks have `EMPTY_ITEMS` at most."""
 
 
 class NotPlain(Exception):
@@ -178,10 +181,8 @@ def _items_reader(node: Node) -> Read:
             count, at = _long(data, at)
             if count == 0:
                 return (dict(items) if is_map else items), at
-            most = (
-                len(data) if has_bytes else 0
-            )  # items without bytes, and blocks with sizes: left to the columns
-            for _ in range(_within(count, 1, most + 1)):
+            most = len(data) if has_bytes else _EMPTY_ITEMS * (len(data) <= EMPTY_ITEMS // _EMPTY_ITEMS)
+            for _ in range(_within(count, 1, most + 1)):  # more, and blocks with sizes: left to the columns
                 if is_map:
                     key, at = _sized(data, at)
                     value, at = item(data, at)

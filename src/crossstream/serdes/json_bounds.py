@@ -7,7 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
+from crossstream.serdes import arrays
 from crossstream.serdes.json_shapes import NoColumn
 
 DEEPEST_COLUMN = 56
@@ -33,3 +35,14 @@ def check_exponents(values: Iterable[Decimal | None]) -> None:
     """Raises ValueError for decimals that are far from all columns: for some of them Arrow ends the process."""
     if any(value is not None and abs(value.adjusted()) > MOST_DIGITS for value in values):
         raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
+
+
+def is_decimal(dtype: Any) -> bool:
+    return bool(dtype == pl.Decimal)  # an instance, or the class of which Polars makes one
+
+
+def may_have_exponents(data: pa.LargeBinaryArray) -> bool:
+    """Whether a number in these texts may have a negative exponent; in a text its letter may be escaped."""
+    begin, end = arrays.offsets(data)[[0, -1]]
+    content = arrays.content(data)[begin:end].tobytes()
+    return b"e-" in content or b"E-" in content or b"\\u" in content

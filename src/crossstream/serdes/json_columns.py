@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_bounds import check_exponents
+from crossstream.serdes.json_bounds import is_decimal, may_have_exponents
 from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
@@ -44,12 +44,13 @@ FEW = 64
 """Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""
 
 
-def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
-    """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
+def _to_series(values: list[Any], shape: Shape, serde: str, exponents: bool) -> pl.Series:
+    """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold.
+    ``exponents``: there may be decimals with some, as 1E-1000000000, for which Arrow ends the process."""
     try:
-        if len(values) <= FEW:
-            plain = narrowed(msgspec.to_builtins(values, builtin_types=KEPT), shape)
-            series = series_of_plain(plain, shape)
+        if exponents or len(values) <= FEW:
+            plain = msgspec.to_builtins(values, builtin_types=KEPT)
+            series = series_of_plain(narrowed(plain, shape) if exponents else plain, shape)
         else:
             series = _series(values, shape)
         if beyond_the_calendar(series):
@@ -90,7 +91,6 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if shape.wire is UUID:
         values = [None if value is None else str(value) for value in values]
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
-        check_exponents(values)
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
 
@@ -261,7 +261,8 @@ class Columns(NamedTuple):
                 values = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), self.convert)
             except (msgspec.MsgspecError, TypeError, ValueError) as error:
                 raise refusals.undecodable(serde, str(error)) from error
-        return _to_series(values, self.shape, serde)
+        has_decimals = any_leaf(self.shape.dtype, is_decimal)
+        return _to_series(values, self.shape, serde, has_decimals and may_have_exponents(data))
 
 
 def checked(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_bounds import is_decimal
 from crossstream.serdes.json_columns import (
     Columns,
     any_leaf,
@@ -111,10 +112,6 @@ def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str], readers: 
     return checked(layout, _schema_reading(dtype).decoder, names, every, readers)
 
 
-def _is_decimal(dtype: Any) -> bool:
-    return bool(dtype == pl.Decimal)  # an instance, or the class of which Polars makes one
-
-
 @dataclass(frozen=True, slots=True)
 class SchemaJson:
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
@@ -143,7 +140,7 @@ class SchemaJson:
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         given = self._structs(values)
-        if any_leaf(self.dtype, _is_decimal):  # whose objects have other texts: 1E+3, or a zero with a sign
+        if any_leaf(self.dtype, is_decimal):  # whose objects have other texts: 1E+3, or a zero with a sign
             return self._text_of(series_of_plain(given, _schema_reading(self.dtype).shape))
         return encode_rows(given, self.name)
 
@@ -156,7 +153,7 @@ class SchemaJson:
         return self._text_of(conform(values, _schema_reading(self.dtype).shape, self.name))
 
     def _text_of(self, values: pl.Series) -> pa.LargeBinaryArray:
-        if self.decimals == "number" and any_leaf(self.dtype, _is_decimal):
+        if self.decimals == "number" and any_leaf(self.dtype, is_decimal):
             return text_with_numbers(values, _schema_reading(self.dtype).shape, self.name, shortest=False)
         return json_text(values, self.name)
 

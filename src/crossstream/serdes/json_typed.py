@@ -198,9 +198,7 @@ class TypedJson:
         try:
             check_exponents(made)
         except ValueError as error:
-            raise refusals.no_bytes_for(
-                self.name, values[0], str(error), "round it, or give it as text"
-            ) from error
+            raise refusals.no_bytes_for(self.name, values[0], str(error), "round it") from error
         texts = [None if value is None else format(value, "f") for value in made]
         if self.decimals == "text":
             return texts

@@ -110,6 +110,7 @@ class LocalRoot:
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
+        self._inside(name)
         Folder(self.path, self.path).write(name, data, forced=forced)
 
     def create(self, name: str, data: bytes, *, forced: bool = False) -> str:

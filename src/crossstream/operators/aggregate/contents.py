@@ -37,7 +37,7 @@ Contents: TypeAlias = tuple[list[int], int, tuple[int, ...]]
 """Elements, how many of them count, and the sums that may leave 64 bits.
 
 An element is a row of the batch, or an aggregate of the store, as −1 less its number. Windows that were copied share
-the list; one that goes on where another has gone on takes a copy.
+the list; one that continues where another has continued takes a copy.
 """
 
 
@@ -175,7 +175,7 @@ class ContentSteps:
         return Made(concat_values([one.values for one in made]).take(place), {STATE: states})
 
     def shown(self, aggregates: list[Contents | None]) -> Values:
-        # Contents that go on from one another share a list. It is folded once, with a result after each of them.
+        # Contents that continue one another share a list. It is folded once, with a result after each of them.
         chains: dict[int, list[int]] = {}
         for number, one in enumerate(aggregates):
             if one is not None:

@@ -17,7 +17,10 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
     by_group = not flow.routed and _is_by_group(builder, node.parents[0], flow.round)
     number = builder.earliest_timed(replace(flow, routed=flow.routed or by_group))
     stays = by_group and number > flow.round
-    arrived = builder.arrive(flow, number, node, stays=stays) if stays or not by_group else flow.name
+    old = node.name in builder.wants_old or node.max_bytes is not None
+    arrived = flow.name
+    if stays or not by_group:
+        arrived = builder.arrive(flow, number, node, stays=stays, old=old)
     out = builder.flow_of(node, node.name, number, routed=not by_group)
     key = flow.key
     if by_group:
@@ -32,7 +35,7 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
             output=out.name,
             store=store.name,
             key=flow.key,
-            old=node.name in builder.wants_old or node.max_bytes is not None,
+            old=old,
             by_group=by_group,
         )
     )

@@ -19,6 +19,19 @@ function draw(tag, attributes = {}, ...children) {
   return one;
 }
 
+// What the page shows once: asked for again until there is an answer, for the server may be busy, or the state not there yet.
+const waiting = new Map();
+function loaded(path) {
+  if (!waiting.has(path)) waiting.set(path, persistently(path).finally(() => waiting.delete(path)));
+  return waiting.get(path);
+}
+async function persistently(path) {
+  for (let pause = 250; ; pause = Math.min(2 * pause, 5000)) {
+    try { const answer = await fetch(path); if (answer.ok) return await answer.json(); } catch { /* no connection */ }
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
 // -- numbers as text
 
 const whole = new Intl.NumberFormat("en");
@@ -136,7 +149,7 @@ const PLOTS = [["plot-lag", ["lag"], short], ["plot-age", ["age"], span], ["plot
 function plots() { for (const [id, fields, format] of PLOTS) plot($(id), fields, format); }
 
 async function loadCourse() {
-  const wanted = ring, answer = await (await fetch(`/api/history?span=${wanted}`)).json();
+  const wanted = ring, answer = await loaded(`/api/history?span=${wanted}`);
   if (wanted === ring) { Object.assign(course, answer); plots(); }
 }
 
@@ -275,7 +288,7 @@ function append() {
 
 let stream = null;
 const still = new URLSearchParams(location.search).has("still"); // one look, for a picture of the page
-async function look() { seen = await (await fetch("/api/observation")).json(); show(); await loadCourse(); const end = course.time.length - 1; $("rate-in").textContent = short(course.read[end]); $("rate-out").textContent = short(course.written[end]); }
+async function look() { seen = await loaded("/api/observation"); show(); await loadCourse(); const end = course.time.length - 1; $("rate-in").textContent = short(course.read[end]); $("rate-out").textContent = short(course.written[end]); }
 function listen() {
   if (still) return void look();
   if (stream) return;
@@ -295,7 +308,7 @@ let drawing = null, zoom = 1;
 const shapes = new Map();
 
 async function loadGraph() {
-  drawing = await (await fetch("/api/graph")).json();
+  drawing = await loaded("/api/graph");
   const place = $("graph");
   if (!drawing) { place.replaceChildren(make("p", { class: "quiet" }, "The state folder has no drawing. An application that runs with the page writes it there.")); return; }
   const { box_width: w, box_height: h } = drawing;
@@ -364,8 +377,7 @@ function numbersOfGraph(rates, lag) {
 
 let batches = [], stores = [], known = -2;
 async function loadStores() {
-  const answer = await (await fetch("/api/stores")).json();
-  if (!answer.stores) return;
+  const answer = await loaded("/api/stores");
   if (String(answer.stores.map((one) => one.name)) !== String(stores.map((one) => one.name))) {
     stores = answer.stores;
     $("store").replaceChildren(...stores.map((one) => make("option", { value: one.name }, one.name)));
