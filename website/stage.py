@@ -57,7 +57,7 @@ REFERENCE = {
         "Each batch of `for_each_batch` once, in a transaction of your database.",
     ),
     "Stores": (
-        "open_store query.store.StoreReader recompute.why.Why recompute.why.Step recompute.why.InputRecord",
+        "open_store query.store.StoreReader recompute.reason.Why recompute.reason.Step recompute.reason.InputRecord",
         "Results, read from any process, and which records made them.",
     ),
     "Testing": (
