@@ -247,7 +247,7 @@ def _express_together(function: Function, key: Values, arguments: Mapping[str, V
 def _expressed(function: Function, key: Values, arguments: Mapping[str, Values]) -> pl.Series | Exception:
     """The results of the expression; or what it raised, or why a value cannot be read.
 
-    Anything else is an error of this package, which must not pass for a failure of the user's function: it is raised.
+    Anything else is an error of this package, which must not pass for a failure of the function: it is raised.
     """
     assert function.expression is not None
     try:

@@ -3,7 +3,7 @@
     law    after each record, a group lists the first n of all its values, sorted by what decides, then by arrival
 
 A chain of n cells gives the lists after all rows at once. A value that comes to a cell stays there if it is better than
-what the cell has, and the worse of the two goes on to the next cell. So each cell has a running minimum of ranks.
+what the cell has, and the worse of the two passes to the next cell. So each cell has a running minimum of ranks.
 """
 
 from __future__ import annotations
