@@ -293,8 +293,8 @@ class Kept(UntypedJson):
 
 @dataclass(frozen=True, slots=True)
 class KeptJson(Kept):
-    """JSON that nobody named, of results that are read from outside: in stores the same as `UntypedJson`, but for
-    values that it does not give back."""
+    """JSON for which no serde is named, of results that are read from outside: in stores the same as `UntypedJson`, but
+    for values that it does not give back."""
 
     name: ClassVar[str] = "json"
 
