@@ -10,8 +10,8 @@ from crossstream.serdes import refusals
 from crossstream.serdes.registry_answers import Unusable
 
 
-class Asked(Protocol):
-    """A registry: its address without secrets, and how long (ms) it is waited for."""
+class Settings(Protocol):
+    """Where a registry is, and how many milliseconds it is waited for."""
 
     @property
     def url(self) -> str: ...
@@ -36,7 +36,7 @@ def unusable(what: str) -> ConfigError:
     )
 
 
-def away(settings: Asked, what: str, error: Exception) -> SerdeError:
+def away(settings: Settings, what: str, error: Exception) -> SerdeError:
     return SerdeError(
         f"the schema registry did not answer for {settings.patience / 1000:g} s: {type_and_text(error)}",
         code=refusals.NO_REGISTRY,
@@ -46,7 +46,7 @@ def away(settings: Asked, what: str, error: Exception) -> SerdeError:
     )
 
 
-def no_access(settings: Asked, what: str, refused: Refused) -> SerdeError:
+def no_access(settings: Settings, what: str, refused: Refused) -> SerdeError:
     next = "check its URL: a proxy or another server may have answered"
     if refused.status in (401, 403):
         next = 'check the credentials, for instance the setting "basic.auth.user.info": "user:password"'
@@ -58,7 +58,7 @@ def no_access(settings: Asked, what: str, refused: Refused) -> SerdeError:
     )
 
 
-def unknown_id(settings: Asked, id: int, reason: str = "") -> SerdeError:
+def unknown_id(settings: Settings, id: int, reason: str = "") -> SerdeError:
     what = f"the schema registry has no schema with id {id}"
     if reason:
         what = f"what the schema registry has for schema id {id} cannot be used: {short(reason)}"
@@ -71,7 +71,7 @@ def unknown_id(settings: Asked, id: int, reason: str = "") -> SerdeError:
     )
 
 
-def no_use(settings: Asked, what: str, error: Unusable) -> SerdeError:
+def no_use(settings: Settings, what: str, error: Unusable) -> SerdeError:
     return SerdeError(
         f"the answer of the schema registry cannot be used: {short(str(error))}",
         code=refusals.REFUSED_SCHEMA,
@@ -80,7 +80,7 @@ def no_use(settings: Asked, what: str, error: Unusable) -> SerdeError:
     )
 
 
-def no_version(settings: Asked, subject: str, version: int | None, refused: Refused) -> SerdeError:
+def no_version(settings: Settings, subject: str, version: int | None, refused: Refused) -> SerdeError:
     which = "no schema" if version is None else f"no version {version}"
     return SerdeError(
         f"the schema registry has {which} under subject {subject}: {short(refused.message)}",
@@ -94,7 +94,7 @@ _DESCRIPTION = re.compile(r"""description"?:\s*["'](.*?)["'],\s*"?additionalInfo
 
 
 def not_registered(
-    settings: Asked, subject: str, kind: str, refused: Refused, auto_register: bool
+    settings: Settings, subject: str, kind: str, refused: Refused, auto_register: bool
 ) -> SerdeError:
     where = {"registry": settings.url, "subject": subject}
     if refused.status not in (404, 409, 422):
