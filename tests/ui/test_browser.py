@@ -88,7 +88,7 @@ def test_what_was_not_answered_is_asked_for_again(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(LiveSource, name, once_later)
     with streams(shop(), config_of(tmp_path, ui_port=0)) as app:
         app.process_available()
-        document = browsed(tmp_path, f"{app.ui_address}?still=1", "--dump-dom")
+        document = browsed(tmp_path, f"{app.ui_address}&still=1", "--dump-dom")
     assert sorted(refused) == ["graph", "stores"]
     assert document.count('class="box"') == 7
     assert '<option value="details">' in document
