@@ -94,7 +94,7 @@ class InWindows(Node):
 
 
 class Groups(Node):
-    """The rows of a table by group: what is there now, aggregated."""
+    """The rows of a table by group: what is there now, aggregated; of versions, the newest ones (semantics 2.2.6)."""
 
     def __init__(self, step: Step) -> None:
         super().__init__()
@@ -105,6 +105,8 @@ class Groups(Node):
         made: list[Event] = []
         for change in events[0]:
             assert isinstance(change, Change)
+            if not change.latest:
+                continue
             before = self.members.pop(change.key, (None, None))[0]
             group = None if change.new is None else f.letter(change.new)
             if group is not None:
