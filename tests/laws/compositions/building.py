@@ -12,7 +12,7 @@ import crossstream as cs
 from crossstream import serdes
 from tests.laws.compositions import functions as f
 from tests.laws.compositions.aggregates import columns
-from tests.laws.compositions.graphs import SOURCES, Graph, Kind, Step, Windows, kinds_of
+from tests.laws.compositions.graphs import EITHER, SOURCES, Graph, Kind, Step, Windows, kinds_of
 
 
 def topology(graph: Graph, plain: bool = False) -> cs.Topology:
@@ -28,11 +28,16 @@ def topology(graph: Graph, plain: bool = False) -> cs.Topology:
     return built.builder.build()
 
 
+_JOINS = {"inner": "join", "left": "left_join", "right": "right_join", "outer": "outer_join"}
+
+
 def ms(duration: int) -> timedelta:
     return timedelta(milliseconds=duration)
 
 
 def key_serde(kind: Kind) -> Any:
+    if kind.key == "either":
+        return serdes.left_or_right(f.TEXT, f.TEXT)
     if kind.key == "session":
         return serdes.session_windowed(f.TEXT)
     if kind.key == "unlimited":
@@ -88,9 +93,14 @@ class Building:
             form, lambda value: f.letter(value), lambda: f.selected(kind.value, kind.nulls), kind
         )
 
-    def joiner(self, step: Step, left: Kind, right: Kind) -> Any:
+    def joiner(self, step: Step, left: Kind, right: Kind) -> dict[str, Any]:
+        """The arguments of a join that say what it makes."""
+        if step.form in f.JOINERS:
+            return {"joiner": f.JOINERS[step.form]} if self.plain else {"on_merge": step.form}
+        if step.form == "annotated" and not self.plain:
+            return {"joiner": f.annotated_join}
         expressed = step.form == "expr" and not self.plain and left.typed and right.typed
-        return f.joining(left.value, right.value) if expressed else f.joined
+        return {"joiner": f.joining(left.value, right.value) if expressed else f.joined}
 
     # sources
 
@@ -128,9 +138,12 @@ class Building:
     def _map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         _, call, make = f.MAPPERS[step.fn]
+        call = f.with_nulls(call) if kind.nulls else call
+        if step.form == "annotated" and not self.plain:
+            call = f.annotated(call, self.kinds[number].value)
         mapper = self.either(
             step.form,
-            f.with_nulls(call) if kind.nulls else call,
+            call,
             lambda: f.expressed(make, kind.value, kind.nulls),
             kind,
         )
@@ -204,7 +217,8 @@ class Building:
     def _to_stream(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         if step.by == "inner":
-            return parent.to_stream(lambda key, value: key.key)
+            inner = (lambda key: key.left or key.right) if kind.key == "either" else (lambda key: key.key)
+            return parent.to_stream(lambda key, value: inner(key))
         if step.by == "s":
             call = lambda value: f.letter(value)  # noqa: E731
             return parent.to_stream(self.either(step.form, call, lambda: f.selected(kind.value, True), kind))
@@ -278,23 +292,26 @@ class Building:
     # joins
 
     def _join(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
-        method = getattr(left, {"inner": "join", "left": "left_join", "outer": "outer_join"}[step.fn])
+        method = getattr(left, _JOINS[step.fn])
         joiner = self.joiner(step, *kinds)
         if kinds[0].shape == "table":
-            return method(right, joiner, **self.kept(number, step))
+            return method(right, **joiner, **self.kept(number, step))
         if kinds[1].shape == "global":
-            return method(right, joiner, key_selector=self.selector(step.by, kinds[0]))
+            return method(right, **joiner, key_selector=self.selector(step.by, kinds[0]))
         if kinds[1].shape == "table":
             joined = cs.Joined() if kinds[0].placed else cs.Joined(key=f.TEXT)
-            return method(right, joiner, joined)
+            return method(right, joined=joined, **joiner)
         option = cs.StreamJoined() if kinds[0].placed and kinds[1].placed else cs.StreamJoined(key=f.TEXT)
         near = cs.JoinWindows(before=ms(step.within), after=ms(step.within), grace=ms(step.grace))
-        return method(right, joiner, near, option)
+        return method(right, windows=near, stream_joined=option, **joiner)
 
     def _fk(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
-        method = getattr(left, {"inner": "join", "left": "left_join"}[step.fn])
-        by = self.selector(step.by, kinds[0])
-        return method(right, self.joiner(step, *kinds), foreign_key=by, **self.kept(number, step))
+        by, keyed = (
+            self.selector(step.by, kinds[0]),
+            {"keyed_by": cs.LeftOrRight} if step.fn in EITHER else {},
+        )
+        more = {**self.joiner(step, *kinds), **keyed, **self.kept(number, step)}
+        return getattr(left, _JOINS[step.fn])(right, foreign_key=by, **more)
 
     def _many(self, number: int, step: Step, kinds: list[Kind], left: Any, one: Any, two: Any) -> Any:
         method = getattr(left, {"inner": "join_many", "left": "left_join_many"}[step.fn])

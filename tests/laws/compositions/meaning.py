@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from crossstream import LeftOrRight
 from tests.laws.compositions import functions as f
-from tests.laws.compositions.graphs import SOURCES, Graph, Item, Kind, Step, kinds_of
+from tests.laws.compositions.graphs import EITHER, SOURCES, Graph, Item, Kind, Step, kinds_of
 from tests.reference.records import Change, Event, Record
 from tests.reference.stream_global import StreamGlobalJoin
 from tests.reference.stream_stream import StreamStreamJoin
@@ -128,7 +129,7 @@ class Meaning:
         if step.op == "suppress":
             return _suppressed(self.graph, step)
         if step.op == "join":
-            return TableJoin(step.fn, parents)
+            return TableJoin(step, parents)
         return Lookup(step, parents)
 
 
@@ -188,9 +189,13 @@ def _deduplicating(step: Step) -> Callable[[Any], list[Event]]:
     return make
 
 
+def joiner_of(step: Step) -> Callable[[Any, Any], Any]:
+    return f.JOINERS.get(step.form, f.joined)
+
+
 def _join_of_stream(step: Step, kind: Kind, other: Node) -> Node:
     def joiner(key: Any, left: Any, right: Any) -> Any:
-        return f.joined(left, right)
+        return joiner_of(step)(left, right)
 
     dropped: Counter[str] = Counter()
     if kind.shape == "stream":
@@ -245,7 +250,9 @@ def _row_by_row(step: Step, kind: Kind, parent: Node) -> Node:
 
 def _new_key(step: Step, change: Any) -> Any:
     if step.by == "inner":
-        return change.key.key
+        return (
+            (change.key.left or change.key.right) if isinstance(change.key, LeftOrRight) else change.key.key
+        )
     return f.letter(change.new) if step.by == "s" else change.key
 
 
@@ -275,9 +282,9 @@ def _suppressed(graph: Graph, step: Step) -> Node:
 class TableJoin(Node):
     """Of two tables by key: the relational join, of each key that changed."""
 
-    def __init__(self, kind: str, parents: Sequence[Node]) -> None:
+    def __init__(self, step: Step, parents: Sequence[Node]) -> None:
         super().__init__()
-        self.kind, self.parents = kind, parents
+        self.kind, self.parents, self.joiner = step.fn, parents, joiner_of(step)
 
     def take(self, *events: Events) -> list[Event]:
         made: list[Event] = []
@@ -289,7 +296,7 @@ class TableJoin(Node):
             there = {"inner": left and right, "left": left, "outer": left or right}[self.kind]
             times = [event.ts for event in latest if event.key == key]
             ts = max([*times, *(row.ts for row in (left, right) if row is not None)])
-            new = f.joined(left and left.value, right and right.value) if there else None
+            new = self.joiner(left and left.value, right and right.value) if there else None
             if new is not None or key in self.rows:
                 made += self.put(key, new, ts)
         return made
@@ -306,12 +313,17 @@ class Lookup(Node):
         ts = max((event.ts for parent in events for event in parent), default=0)
         left, *others = self.parents
         rows: dict[Any, Any] = {}
+        either, joiner = self.step.fn in EITHER, joiner_of(self.step)
         for key, row in left.rows.items():
             found = [other.rows.get(f.letter(row.value)) for other in others]
-            if self.step.fn == "left" or None not in found:
+            if self.step.fn in ("left", "outer") or None not in found:
                 values = [one and one.value for one in found]
                 named = dict(zip(("one", "two"), values, strict=False))
-                rows[key] = f.joined_many(row.value, named) if others[1:] else f.joined(row.value, values[0])
+                new = f.joined_many(row.value, named) if others[1:] else joiner(row.value, values[0])
+                rows[LeftOrRight(key) if either else key] = new
+        if either:
+            alone = others[0].rows.keys() - {f.letter(row.value) for row in left.rows.values()}
+            rows.update({LeftOrRight(None, key): joiner(None, others[0].rows[key].value) for key in alone})
         before = {key: row.value for key, row in self.rows.items()}
         changed = [key for key in {**before, **rows} if before.get(key) != rows.get(key)]
         return [one for key in changed for one in self.put(key, rows.get(key), ts)]

@@ -50,7 +50,7 @@ def _map_values(d: Drawing) -> Step | None:
         return None
     table = is_table(d.kinds[parent])
     store, declared = table and d.coin(0.3), table and d.coin(0.3)
-    form, fn = d.form("call", "expr", "expr"), d.rng.choice(list(MAPPERS))
+    form, fn = d.form("call", "expr", "expr", "annotated"), d.rng.choice(list(MAPPERS))
     return Step(
         "map_values", (parent,), fn, form, store=store, declared=declared, history=_history(d, parent, store)
     )
@@ -179,6 +179,13 @@ def _aggregate_table(d: Drawing) -> Step | None:
     return _aggregate(d, parent, kind, fn, by, None)
 
 
+def _join_form(d: Drawing, one: int, other: int) -> Any:
+    """Without a joiner, both sides have fields."""
+    rows = d.kinds[one].value == d.kinds[other].value == "row"
+    kept = ["keep-left", "keep-right"] if rows and d.coin(0.4) else []
+    return d.form("call", "expr", "expr", "annotated", *kept)
+
+
 def _cogroup(d: Drawing) -> Step | None:
     one = d.pick(lambda kind: is_stream(kind) and by_text(kind))
     other = d.other(lambda kind: is_stream(kind) and by_text(kind))
@@ -200,7 +207,7 @@ def _join_streams(d: Drawing) -> Step | None:
         "join",
         (one, other),
         fn,
-        d.form("call", "expr"),
+        _join_form(d, one, other),
         within=d.rng.choice([3, 10]),
         grace=d.rng.choice([0, 20]),
     )
@@ -211,7 +218,7 @@ def _join_table(d: Drawing) -> Step | None:
     other = d.other(lambda kind: is_table(kind) and by_text(kind))
     if one is None or other is None:
         return None
-    return Step("join", (one, other), d.rng.choice(["inner", "left"]), d.form("call", "expr"))
+    return Step("join", (one, other), d.rng.choice(["inner", "left"]), _join_form(d, one, other))
 
 
 def _join_global(d: Drawing) -> Step | None:
@@ -220,7 +227,7 @@ def _join_global(d: Drawing) -> Step | None:
     if one is None or other is None:
         return None
     by = d.rng.choice(["call", "expr"])
-    return Step("join", (one, other), d.rng.choice(["inner", "left"]), d.form("call", "expr"), by=by)
+    return Step("join", (one, other), d.rng.choice(["inner", "left"]), _join_form(d, one, other), by=by)
 
 
 def _join_tables(d: Drawing) -> Step | None:
@@ -233,7 +240,7 @@ def _join_tables(d: Drawing) -> Step | None:
         return None
     fn = d.rng.choice(["inner", "left", "outer"])
     store, declared = d.coin(0.3), d.coin(0.3)
-    return Step("join", (one, other), fn, d.form("call", "expr"), store, declared)
+    return Step("join", (one, other), fn, _join_form(d, one, other), store, declared)
 
 
 def _foreign_key(d: Drawing) -> Step | None:
@@ -241,8 +248,9 @@ def _foreign_key(d: Drawing) -> Step | None:
     other = d.other(lambda kind: kind.shape != "stream" and by_text(kind))
     if one is None or other is None:
         return None
-    fn, by = d.rng.choice(["inner", "left"]), _key_form(d, one)
-    return Step("fk", (one, other), fn, d.form("call", "expr"), d.coin(0.3), d.coin(0.3), by=by)
+    either = ["right", "outer"] if by_text(d.kinds[one]) and is_table(d.kinds[other]) else []
+    fn, by = d.rng.choice(["inner", "left", *either]), _key_form(d, one)
+    return Step("fk", (one, other), fn, _join_form(d, one, other), d.coin(0.3), d.coin(0.3), by=by)
 
 
 def _join_many(d: Drawing) -> Step | None:
