@@ -75,7 +75,8 @@ class Building:
         value = f.DECLARED[kind.value] if step.declared else None
         history = None if step.history is None else ms(step.history)
         after_versions = any(self.kinds[parent].versions for parent in step.parents)
-        named = history is not None or (step.store and (after_versions or not self.plain))
+        needed = after_versions or step.fails or not self.plain
+        named = history is not None or (step.store and needed)
         name = f"store-{number}" if named else None
         if (name, key, value) == (None, None, None):
             return {}
@@ -100,7 +101,9 @@ class Building:
         if step.form == "annotated" and not self.plain:
             return {"joiner": f.annotated_join}
         expressed = step.form == "expr" and not self.plain and left.typed and right.typed
-        return {"joiner": f.joining(left.value, right.value) if expressed else f.joined}
+        return {
+            "joiner": f.joining(left.value, right.value) if expressed else f.failing(f.joined, step.fails)
+        }
 
     # sources
 
@@ -122,7 +125,7 @@ class Building:
     def _filter(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         call, make = f.PREDICATES[step.fn]
-        nulls = kind.nulls
+        call, nulls = f.failing(call, step.fails), kind.nulls
         negated = step.op == "filter_not"
         predicate = self.either(
             step.form,
@@ -138,6 +141,7 @@ class Building:
     def _map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         _, call, make = f.MAPPERS[step.fn]
+        call = f.failing(call, step.fails)
         call = f.with_nulls(call) if kind.nulls else call
         if step.form == "annotated" and not self.plain:
             call = f.annotated(call, self.kinds[number].value)
@@ -154,21 +158,22 @@ class Building:
         return parent.select_key(self.selector(step.form, kinds[0]))
 
     def _map(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.map(
-            lambda key, value: (f.letter(value), value if value is None else f.joined(value, None))
-        )
+        def mapped(key: Any, value: Any) -> tuple[Any, Any]:
+            return f.letter(value), value if value is None else f.joined(value, None)
+
+        return parent.map(f.failing(mapped, step.fails))
 
     def _flat_map(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         def mapped(key: Any, value: Any) -> list[Any]:
             return [(f.letter(value), one) for one in f.copies(value)]
 
-        return parent.flat_map(mapped)
+        return parent.flat_map(f.failing(mapped, step.fails))
 
     def _flat_map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.flat_map_values(lambda value: f.copies(value))
+        return parent.flat_map_values(f.failing(f.copies, step.fails))
 
     def _peek(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.peek(lambda key, value: None)
+        return parent.peek(f.failing(lambda key, value: None, step.fails))
 
     def _present(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         return parent.filter(lambda key, value: key is not None and value is not None)
@@ -255,11 +260,9 @@ class Building:
     def _aggregate(self, number: int, step: Step, kinds: list[Kind], parent: Any, other: Any = None) -> Any:
         kind = kinds[0]
         named = step.fn == "cogroup" or step.fn == "aggregate"
-        groups = self.grouped(step, kind, parent, step.declared)
+        groups, added = self.grouped(step, kind, parent, step.declared), f.failing(f.added, step.fails)
         if other is not None:
-            groups = groups.cogroup(f.added).cogroup(
-                self.grouped(step, kinds[1], other, step.declared), f.added
-            )
+            groups = groups.cogroup(added).cogroup(self.grouped(step, kinds[1], other, step.declared), added)
         if step.windows is not None:
             groups = groups.windowed_by(
                 windows(step.windows), emit="close" if step.windows.close else "update"
@@ -271,12 +274,12 @@ class Building:
         if step.fn == "count":
             return groups.count(**kept)
         if step.fn == "reduce":
-            return groups.reduce(f.reduced, **kept)
+            return groups.reduce(f.failing(f.reduced, step.fails), **kept)
         if step.fn == "agg":
             return groups.agg(**columns(step.columns, kind.value), **kept)
         if step.fn == "cogroup":
             return groups.aggregate(f.nothing, **merger, **kept)
-        return groups.aggregate(f.nothing, f.added, **merger, **kept)
+        return groups.aggregate(f.nothing, added, **merger, **kept)
 
     def aggregated_table(self, step: Step, kind: Kind, groups: Any, kept: dict[str, Any]) -> Any:
         if step.fn == "count":  # a group without rows may be there with 0, or may never have been there
@@ -287,7 +290,7 @@ class Building:
             return groups.reduce(f.plus, f.minus, **kept)
         if step.fn == "reduce":
             return groups.reduce(f.put_row, f.taken_row, **kept)
-        return groups.aggregate(f.nothing, f.put, f.taken, **kept)
+        return groups.aggregate(f.nothing, f.failing(f.put, step.fails), f.taken, **kept)
 
     # joins
 

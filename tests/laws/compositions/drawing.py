@@ -19,7 +19,10 @@ from tests.laws.compositions.graphs import (
     kind_of,
     kinds_of,
 )
-from tests.laws.compositions.operators import OPERATORS, SHORT
+from tests.laws.compositions.operators import OPERATORS, SHORT, may_fail
+
+FAILING = 0.1
+"""The share of graphs that have functions that fail."""
 
 
 def case(rng: Random) -> Case:
@@ -29,6 +32,8 @@ def case(rng: Random) -> Case:
     made = way(rng, kinds, len(items))
     if any(step.fn == "limit" or step.history == SHORT for step in graph):
         made = replace(made, partitions=1)  # their stream time is that of a state partition
+    if any(step.fails and kinds[step.parents[0]].shape == "table" for step in graph):
+        made = Way(made.partitions, each=True)  # a function of tables fails on the net change of a batch
     return Case(graph, items, made)
 
 
@@ -77,6 +82,7 @@ class Drawing:
         self.steps: list[Step] = []
         self.kinds: list[Kind] = []
         self.deep = self.coin(0.6)
+        self.failing = self.coin(FAILING)
 
     def graph(self) -> Graph:
         for _ in range(self.rng.choice([1, 1, 1, 2, 3])):
@@ -90,6 +96,8 @@ class Drawing:
             parents = [self.kinds[parent] for parent in step.parents]
             if step.form == "expr" and not all(parent.typed for parent in parents):
                 step = replace(step, form="call")
+            if self.failing and may_fail(step, parents) and self.coin(0.4):
+                step = replace(step, fails=True)
             self.steps.append(step)
             self.kinds.append(kind_of(step, len(self.steps) - 1, parents))
 

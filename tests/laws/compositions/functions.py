@@ -7,6 +7,7 @@ are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whol
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Literal, TypedDict
 
 import polars as pl
@@ -137,6 +138,22 @@ def expressed(make: Callable[..., pl.Expr], kind: ValueKind, nulls: bool, otherw
 def selected(kind: ValueKind, nulls: bool) -> pl.Expr:
     """The letter of a value."""
     return expressed(lambda n, s, x: s, kind, nulls)
+
+
+def failing(call: Callable[..., Any], fails: bool) -> Callable[..., Any]:
+    """Raises where the last value is, or has, a multiple of 4."""
+
+    @wraps(call)
+    def raising(*values: Any) -> Any:
+        if values[-1] is not None and number(values[-1]) % 4 == 0:
+            raise Refused
+        return call(*values)
+
+    return raising if fails else call
+
+
+class Refused(Exception):
+    """What `failing` raises."""
 
 
 # Functions of several

@@ -47,7 +47,7 @@ class Step(Brief):
 
     ``form``: of its function. ``store``: its result is stored under a name. ``declared``: it gives the serde of its
     values. ``by``: groups and new keys are by this. ``nulls``: a stream has null keys and values, too. ``within``,
-    ``grace``, ``history``: ms.
+    ``grace``, ``history``: ms. ``fails``: its function raises for some values (`functions.failing`), which are skipped.
     """
 
     op: str
@@ -63,6 +63,7 @@ class Step(Brief):
     grace: int = 0
     history: int | None = None
     columns: tuple[str, ...] = ()
+    fails: bool = False
 
 
 Graph = tuple[Step, ...]

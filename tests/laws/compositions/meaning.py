@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from crossstream import LeftOrRight
@@ -64,7 +65,11 @@ class Made(Node):
         self.make = make
 
     def take(self, *events: Events) -> list[Event]:
-        return [made for parent in events for event in parent for made in self.make(event)]
+        made: list[Event] = []
+        for event in (event for parent in events for event in parent):
+            with suppress(f.Refused):
+                made += self.make(event)
+        return made
 
 
 class Meaning:
@@ -119,6 +124,8 @@ class Meaning:
         if step.op == "deduplicate":
             return Made(_deduplicating(step))
         each = _EACH[step.op](step)
+        if step.op not in ("filter", "filter_not"):
+            each = f.failing(each, step.fails)
         return Made(lambda one: [Record(key, value, one.ts) for key, value in each(one.key, one.value)])
 
     def of_table(self, step: Step, kinds: Sequence[Kind], parents: Sequence[Node]) -> Node:
@@ -138,6 +145,7 @@ class Meaning:
 
 def _predicate(step: Step) -> Callable[[Any], bool]:
     call, _ = f.PREDICATES[step.fn]
+    call = f.failing(call, step.fails)
     return lambda value: value is not None and call(value) == (step.op != "filter_not")
 
 
@@ -190,7 +198,7 @@ def _deduplicating(step: Step) -> Callable[[Any], list[Event]]:
 
 
 def joiner_of(step: Step) -> Callable[[Any, Any], Any]:
-    return f.JOINERS.get(step.form, f.joined)
+    return f.JOINERS.get(step.form, f.failing(f.joined, step.fails))
 
 
 def _join_of_stream(step: Step, kind: Kind, other: Node) -> Node:
@@ -220,7 +228,11 @@ class StreamJoin(Node):
         sides = [("left", event) for event in left]
         if isinstance(self.join, StreamStreamJoin):
             sides += [("right", event) for event in right]
-        return list(self.join.receive(sides))
+        made: list[Event] = []
+        for side in sides:
+            with suppress(f.Refused):
+                made += self.join.receive([side])
+        return made
 
 
 # tables
@@ -233,7 +245,7 @@ def _row_by_row(step: Step, kind: Kind, parent: Node) -> Node:
         raise Unknown
     history = parent.versions.history if kind.versions and parent.versions is not None else None
     if step.op == "map_values":
-        call = f.MAPPERS[step.fn][1]
+        call = f.failing(f.MAPPERS[step.fn][1], step.fails)
     else:
         passes = _predicate(step)
         call = lambda value: value if passes(value) else None  # noqa: E731
