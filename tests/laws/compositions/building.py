@@ -12,7 +12,7 @@ import crossstream as cs
 from crossstream import serdes
 from tests.laws.compositions import functions as f
 from tests.laws.compositions.aggregates import columns
-from tests.laws.compositions.graphs import SOURCES, Graph, Kind, Step, Windows, kinds_of
+from tests.laws.compositions.graphs import EITHER, SOURCES, Graph, Kind, Step, Windows, kinds_of
 
 
 def topology(graph: Graph, plain: bool = False) -> cs.Topology:
@@ -28,11 +28,16 @@ def topology(graph: Graph, plain: bool = False) -> cs.Topology:
     return built.builder.build()
 
 
+_JOINS = {"inner": "join", "left": "left_join", "right": "right_join", "outer": "outer_join"}
+
+
 def ms(duration: int) -> timedelta:
     return timedelta(milliseconds=duration)
 
 
 def key_serde(kind: Kind) -> Any:
+    if kind.key == "either":
+        return serdes.left_or_right(f.TEXT, f.TEXT)
     if kind.key == "session":
         return serdes.session_windowed(f.TEXT)
     if kind.key == "unlimited":
@@ -70,7 +75,8 @@ class Building:
         value = f.DECLARED[kind.value] if step.declared else None
         history = None if step.history is None else ms(step.history)
         after_versions = any(self.kinds[parent].versions for parent in step.parents)
-        named = history is not None or (step.store and (after_versions or not self.plain))
+        needed = after_versions or step.fails or not self.plain
+        named = history is not None or (step.store and needed)
         name = f"store-{number}" if named else None
         if (name, key, value) == (None, None, None):
             return {}
@@ -88,9 +94,16 @@ class Building:
             form, lambda value: f.letter(value), lambda: f.selected(kind.value, kind.nulls), kind
         )
 
-    def joiner(self, step: Step, left: Kind, right: Kind) -> Any:
+    def joiner(self, step: Step, left: Kind, right: Kind) -> dict[str, Any]:
+        """The arguments of a join that say what it makes."""
+        if step.form in f.JOINERS:
+            return {"joiner": f.JOINERS[step.form]} if self.plain else {"on_merge": step.form}
+        if step.form == "annotated" and not self.plain:
+            return {"joiner": f.annotated_join}
         expressed = step.form == "expr" and not self.plain and left.typed and right.typed
-        return f.joining(left.value, right.value) if expressed else f.joined
+        return {
+            "joiner": f.joining(left.value, right.value) if expressed else f.failing(f.joined, step.fails)
+        }
 
     # sources
 
@@ -112,7 +125,7 @@ class Building:
     def _filter(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         call, make = f.PREDICATES[step.fn]
-        nulls = kind.nulls
+        call, nulls = f.failing(call, step.fails), kind.nulls
         negated = step.op == "filter_not"
         predicate = self.either(
             step.form,
@@ -128,9 +141,13 @@ class Building:
     def _map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         _, call, make = f.MAPPERS[step.fn]
+        call = f.failing(call, step.fails)
+        call = f.with_nulls(call) if kind.nulls else call
+        if step.form == "annotated" and not self.plain:
+            call = f.annotated(call, self.kinds[number].value)
         mapper = self.either(
             step.form,
-            f.with_nulls(call) if kind.nulls else call,
+            call,
             lambda: f.expressed(make, kind.value, kind.nulls),
             kind,
         )
@@ -141,21 +158,22 @@ class Building:
         return parent.select_key(self.selector(step.form, kinds[0]))
 
     def _map(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.map(
-            lambda key, value: (f.letter(value), value if value is None else f.joined(value, None))
-        )
+        def mapped(key: Any, value: Any) -> tuple[Any, Any]:
+            return f.letter(value), value if value is None else f.joined(value, None)
+
+        return parent.map(f.failing(mapped, step.fails))
 
     def _flat_map(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         def mapped(key: Any, value: Any) -> list[Any]:
             return [(f.letter(value), one) for one in f.copies(value)]
 
-        return parent.flat_map(mapped)
+        return parent.flat_map(f.failing(mapped, step.fails))
 
     def _flat_map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.flat_map_values(lambda value: f.copies(value))
+        return parent.flat_map_values(f.failing(f.copies, step.fails))
 
     def _peek(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
-        return parent.peek(lambda key, value: None)
+        return parent.peek(f.failing(lambda key, value: None, step.fails))
 
     def _present(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         return parent.filter(lambda key, value: key is not None and value is not None)
@@ -204,7 +222,8 @@ class Building:
     def _to_stream(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         if step.by == "inner":
-            return parent.to_stream(lambda key, value: key.key)
+            inner = (lambda key: key.left or key.right) if kind.key == "either" else (lambda key: key.key)
+            return parent.to_stream(lambda key, value: inner(key))
         if step.by == "s":
             call = lambda value: f.letter(value)  # noqa: E731
             return parent.to_stream(self.either(step.form, call, lambda: f.selected(kind.value, True), kind))
@@ -241,11 +260,9 @@ class Building:
     def _aggregate(self, number: int, step: Step, kinds: list[Kind], parent: Any, other: Any = None) -> Any:
         kind = kinds[0]
         named = step.fn == "cogroup" or step.fn == "aggregate"
-        groups = self.grouped(step, kind, parent, step.declared)
+        groups, added = self.grouped(step, kind, parent, step.declared), f.failing(f.added, step.fails)
         if other is not None:
-            groups = groups.cogroup(f.added).cogroup(
-                self.grouped(step, kinds[1], other, step.declared), f.added
-            )
+            groups = groups.cogroup(added).cogroup(self.grouped(step, kinds[1], other, step.declared), added)
         if step.windows is not None:
             groups = groups.windowed_by(
                 windows(step.windows), emit="close" if step.windows.close else "update"
@@ -257,12 +274,12 @@ class Building:
         if step.fn == "count":
             return groups.count(**kept)
         if step.fn == "reduce":
-            return groups.reduce(f.reduced, **kept)
+            return groups.reduce(f.failing(f.reduced, step.fails), **kept)
         if step.fn == "agg":
             return groups.agg(**columns(step.columns, kind.value), **kept)
         if step.fn == "cogroup":
             return groups.aggregate(f.nothing, **merger, **kept)
-        return groups.aggregate(f.nothing, f.added, **merger, **kept)
+        return groups.aggregate(f.nothing, added, **merger, **kept)
 
     def aggregated_table(self, step: Step, kind: Kind, groups: Any, kept: dict[str, Any]) -> Any:
         if step.fn == "count":  # a group without rows may be there with 0, or may never have been there
@@ -273,28 +290,31 @@ class Building:
             return groups.reduce(f.plus, f.minus, **kept)
         if step.fn == "reduce":
             return groups.reduce(f.put_row, f.taken_row, **kept)
-        return groups.aggregate(f.nothing, f.put, f.taken, **kept)
+        return groups.aggregate(f.nothing, f.failing(f.put, step.fails), f.taken, **kept)
 
     # joins
 
     def _join(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
-        method = getattr(left, {"inner": "join", "left": "left_join", "outer": "outer_join"}[step.fn])
+        method = getattr(left, _JOINS[step.fn])
         joiner = self.joiner(step, *kinds)
         if kinds[0].shape == "table":
-            return method(right, joiner, **self.kept(number, step))
+            return method(right, **joiner, **self.kept(number, step))
         if kinds[1].shape == "global":
-            return method(right, joiner, key_selector=self.selector(step.by, kinds[0]))
+            return method(right, **joiner, key_selector=self.selector(step.by, kinds[0]))
         if kinds[1].shape == "table":
             joined = cs.Joined() if kinds[0].placed else cs.Joined(key=f.TEXT)
-            return method(right, joiner, joined)
+            return method(right, joined=joined, **joiner)
         option = cs.StreamJoined() if kinds[0].placed and kinds[1].placed else cs.StreamJoined(key=f.TEXT)
         near = cs.JoinWindows(before=ms(step.within), after=ms(step.within), grace=ms(step.grace))
-        return method(right, joiner, near, option)
+        return method(right, windows=near, stream_joined=option, **joiner)
 
     def _fk(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
-        method = getattr(left, {"inner": "join", "left": "left_join"}[step.fn])
-        by = self.selector(step.by, kinds[0])
-        return method(right, self.joiner(step, *kinds), foreign_key=by, **self.kept(number, step))
+        by, keyed = (
+            self.selector(step.by, kinds[0]),
+            {"keyed_by": cs.LeftOrRight} if step.fn in EITHER else {},
+        )
+        more = {**self.joiner(step, *kinds), **keyed, **self.kept(number, step)}
+        return getattr(left, _JOINS[step.fn])(right, foreign_key=by, **more)
 
     def _many(self, number: int, step: Step, kinds: list[Kind], left: Any, one: Any, two: Any) -> Any:
         method = getattr(left, {"inner": "join_many", "left": "left_join_many"}[step.fn])

@@ -7,7 +7,8 @@ are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whol
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypedDict
 
 import polars as pl
 
@@ -105,6 +106,24 @@ MAPPERS: dict[str, tuple[ValueKind, Call, Callable[[pl.Expr, pl.Expr, pl.Expr], 
 """Name → the kind of values that it makes, and both forms. "some" makes nulls of some."""
 
 
+class Row(TypedDict):
+    n: int
+    s: str | None
+    x: float | None
+
+
+def annotated(call: Call, kind: ValueKind) -> Call:
+    """A callable that declares what it makes: rows, some of them null, or numbers."""
+
+    def a_row(value: Any) -> Row | None:
+        return call(value)  # type: ignore[no-any-return]
+
+    def a_number(value: Any) -> int:
+        return call(value)  # type: ignore[no-any-return]
+
+    return a_row if kind == "row" else a_number
+
+
 def with_nulls(call: Call, otherwise: Any = None) -> Call:
     """A callable that passes null values of a stream by."""
     return lambda value: otherwise if value is None else call(value)
@@ -121,6 +140,22 @@ def selected(kind: ValueKind, nulls: bool) -> pl.Expr:
     return expressed(lambda n, s, x: s, kind, nulls)
 
 
+def failing(call: Callable[..., Any], fails: bool) -> Callable[..., Any]:
+    """Raises where the last value is, or has, a multiple of 4."""
+
+    @wraps(call)
+    def raising(*values: Any) -> Any:
+        if values[-1] is not None and number(values[-1]) % 4 == 0:
+            raise Refused
+        return call(*values)
+
+    return raising if fails else call
+
+
+class Refused(Exception):
+    """What `failing` raises."""
+
+
 # Functions of several
 
 
@@ -134,6 +169,23 @@ def joined(left: Value | None, right: Value | None) -> dict[str, Any]:
 def joining(left: ValueKind, right: ValueKind) -> pl.Expr:
     (n1, s1, x1), (n2, s2, x2) = parts(left, "left"), parts(right, "right")
     return _struct(n1.fill_null(0) + n2.fill_null(0), pl.coalesce(s1, s2), pl.coalesce(x1, x2))
+
+
+def annotated_join(left: Value | None, right: Value | None) -> Row:
+    return joined(left, right)  # type: ignore[return-value]
+
+
+def kept_left(left: Value | None, right: Value | None) -> Any:
+    """The fields of both rows, which have the same."""
+    return right if left is None else left
+
+
+def kept_right(left: Value | None, right: Value | None) -> Any:
+    return kept_left(right, left)
+
+
+JOINERS = {"keep-left": kept_left, "keep-right": kept_right}
+"""By the form of a join, where it is not `joined`."""
 
 
 def joined_many(left: Value, others: dict[str, Value | None]) -> dict[str, Any]:

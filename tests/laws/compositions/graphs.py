@@ -9,7 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 from tests.laws.compositions.functions import MAPPERS, ValueKind
 
-Form = Literal["call", "expr", "field", "none"]
+Form = Literal["call", "expr", "field", "annotated", "keep-left", "keep-right"]
+"""``annotated``: a callable that declares its result; ``keep-…``: no joiner, fields of both sides from this one."""
+EITHER = ("right", "outer")
+"""Foreign-key joins that have rows of the right table, too."""
 SOURCES = ("stream", "table", "global")
 BY_KEY = ("repartition", "deduplicate", "process", "process_values", "to_table", "aggregate", "join")
 
@@ -44,7 +47,7 @@ class Step(Brief):
 
     ``form``: of its function. ``store``: its result is stored under a name. ``declared``: it gives the serde of its
     values. ``by``: groups and new keys are by this. ``nulls``: a stream has null keys and values, too. ``within``,
-    ``grace``, ``history``: ms.
+    ``grace``, ``history``: ms. ``fails``: its function raises for some values (`functions.failing`), which are skipped.
     """
 
     op: str
@@ -60,6 +63,7 @@ class Step(Brief):
     grace: int = 0
     history: int | None = None
     columns: tuple[str, ...] = ()
+    fails: bool = False
 
 
 Graph = tuple[Step, ...]
@@ -112,7 +116,8 @@ Emitted = Literal["exact", "net", "loose"]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a step makes. ``key``: "text", or the kind of windows, whose ``size`` is part of the serde.
+    """What a step makes. ``key``: "text", "either" (`LeftOrRight`), or the kind of windows, whose ``size`` is part
+    of the serde.
 
     ``typed``: the type of the values is declared. ``nulls``, ``open``: there may be null values, null keys. ``placed``:
     the serde of the keys is known. ``final``: a table each row of which comes out once. ``versions``: a table that
@@ -189,7 +194,10 @@ def _filter(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 
 def _map_values(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     value = MAPPERS[step.fn][0]
-    typed = step.form == "expr" or (base.shape == "table" and step.declared)
+    typed = step.form == "expr" or (
+        step.form == "annotated" and value == "row"
+    )  # that of numbers is for readers
+    typed = typed or (base.shape == "table" and step.declared)
     versions = step.history is not None or (parents[0].versions and not step.store)
     final = parents[0].final and step.fn != "some"
     nulls = base.shape == "stream" and (base.nulls or step.fn == "some")
@@ -294,12 +302,13 @@ def _aggregate(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 
 def _join(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     left, right = parents
-    typed = step.form == "expr" or (step.form == "none" and left.typed and right.typed)
+    both = left.typed and right.typed
+    typed = step.form in ("expr", "annotated") or (step.form in ("keep-left", "keep-right") and both)
     base = replace(
         base, value="row", typed=typed or (base.shape == "table" and step.declared), versions=False
     )
     if base.shape == "table":
-        return base
+        return replace(base, key="either") if step.op == "fk" and step.fn in EITHER else base
     streams = [parent for parent in parents if parent.shape == "stream"]
     nulls_pass = step.fn != "inner" and any(one.open for one in streams)
     placed = True if right.shape != "global" else left.placed

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from crossstream import LeftOrRight
 from tests.laws.compositions import functions as f
-from tests.laws.compositions.graphs import SOURCES, Graph, Item, Kind, Step, kinds_of
+from tests.laws.compositions.graphs import EITHER, SOURCES, Graph, Item, Kind, Step, kinds_of
 from tests.reference.records import Change, Event, Record
 from tests.reference.stream_global import StreamGlobalJoin
 from tests.reference.stream_stream import StreamStreamJoin
@@ -63,7 +65,11 @@ class Made(Node):
         self.make = make
 
     def take(self, *events: Events) -> list[Event]:
-        return [made for parent in events for event in parent for made in self.make(event)]
+        made: list[Event] = []
+        for event in (event for parent in events for event in parent):
+            with suppress(f.Refused):
+                made += self.make(event)
+        return made
 
 
 class Meaning:
@@ -118,6 +124,8 @@ class Meaning:
         if step.op == "deduplicate":
             return Made(_deduplicating(step))
         each = _EACH[step.op](step)
+        if step.op not in ("filter", "filter_not"):
+            each = f.failing(each, step.fails)
         return Made(lambda one: [Record(key, value, one.ts) for key, value in each(one.key, one.value)])
 
     def of_table(self, step: Step, kinds: Sequence[Kind], parents: Sequence[Node]) -> Node:
@@ -128,7 +136,7 @@ class Meaning:
         if step.op == "suppress":
             return _suppressed(self.graph, step)
         if step.op == "join":
-            return TableJoin(step.fn, parents)
+            return TableJoin(step, parents)
         return Lookup(step, parents)
 
 
@@ -137,6 +145,7 @@ class Meaning:
 
 def _predicate(step: Step) -> Callable[[Any], bool]:
     call, _ = f.PREDICATES[step.fn]
+    call = f.failing(call, step.fails)
     return lambda value: value is not None and call(value) == (step.op != "filter_not")
 
 
@@ -188,9 +197,13 @@ def _deduplicating(step: Step) -> Callable[[Any], list[Event]]:
     return make
 
 
+def joiner_of(step: Step) -> Callable[[Any, Any], Any]:
+    return f.JOINERS.get(step.form, f.failing(f.joined, step.fails))
+
+
 def _join_of_stream(step: Step, kind: Kind, other: Node) -> Node:
     def joiner(key: Any, left: Any, right: Any) -> Any:
-        return f.joined(left, right)
+        return joiner_of(step)(left, right)
 
     dropped: Counter[str] = Counter()
     if kind.shape == "stream":
@@ -215,7 +228,11 @@ class StreamJoin(Node):
         sides = [("left", event) for event in left]
         if isinstance(self.join, StreamStreamJoin):
             sides += [("right", event) for event in right]
-        return list(self.join.receive(sides))
+        made: list[Event] = []
+        for side in sides:
+            with suppress(f.Refused):
+                made += self.join.receive([side])
+        return made
 
 
 # tables
@@ -228,7 +245,7 @@ def _row_by_row(step: Step, kind: Kind, parent: Node) -> Node:
         raise Unknown
     history = parent.versions.history if kind.versions and parent.versions is not None else None
     if step.op == "map_values":
-        call = f.MAPPERS[step.fn][1]
+        call = f.failing(f.MAPPERS[step.fn][1], step.fails)
     else:
         passes = _predicate(step)
         call = lambda value: value if passes(value) else None  # noqa: E731
@@ -245,7 +262,9 @@ def _row_by_row(step: Step, kind: Kind, parent: Node) -> Node:
 
 def _new_key(step: Step, change: Any) -> Any:
     if step.by == "inner":
-        return change.key.key
+        return (
+            (change.key.left or change.key.right) if isinstance(change.key, LeftOrRight) else change.key.key
+        )
     return f.letter(change.new) if step.by == "s" else change.key
 
 
@@ -275,9 +294,9 @@ def _suppressed(graph: Graph, step: Step) -> Node:
 class TableJoin(Node):
     """Of two tables by key: the relational join, of each key that changed."""
 
-    def __init__(self, kind: str, parents: Sequence[Node]) -> None:
+    def __init__(self, step: Step, parents: Sequence[Node]) -> None:
         super().__init__()
-        self.kind, self.parents = kind, parents
+        self.kind, self.parents, self.joiner = step.fn, parents, joiner_of(step)
 
     def take(self, *events: Events) -> list[Event]:
         made: list[Event] = []
@@ -289,7 +308,7 @@ class TableJoin(Node):
             there = {"inner": left and right, "left": left, "outer": left or right}[self.kind]
             times = [event.ts for event in latest if event.key == key]
             ts = max([*times, *(row.ts for row in (left, right) if row is not None)])
-            new = f.joined(left and left.value, right and right.value) if there else None
+            new = self.joiner(left and left.value, right and right.value) if there else None
             if new is not None or key in self.rows:
                 made += self.put(key, new, ts)
         return made
@@ -306,12 +325,17 @@ class Lookup(Node):
         ts = max((event.ts for parent in events for event in parent), default=0)
         left, *others = self.parents
         rows: dict[Any, Any] = {}
+        either, joiner = self.step.fn in EITHER, joiner_of(self.step)
         for key, row in left.rows.items():
             found = [other.rows.get(f.letter(row.value)) for other in others]
-            if self.step.fn == "left" or None not in found:
+            if self.step.fn in ("left", "outer") or None not in found:
                 values = [one and one.value for one in found]
                 named = dict(zip(("one", "two"), values, strict=False))
-                rows[key] = f.joined_many(row.value, named) if others[1:] else f.joined(row.value, values[0])
+                new = f.joined_many(row.value, named) if others[1:] else joiner(row.value, values[0])
+                rows[LeftOrRight(key) if either else key] = new
+        if either:
+            alone = others[0].rows.keys() - {f.letter(row.value) for row in left.rows.values()}
+            rows.update({LeftOrRight(None, key): joiner(None, others[0].rows[key].value) for key in alone})
         before = {key: row.value for key, row in self.rows.items()}
         changed = [key for key in {**before, **rows} if before.get(key) != rows.get(key)]
         return [one for key in changed for one in self.put(key, rows.get(key), ts)]

@@ -23,6 +23,8 @@ def aggregation(step: Step, kind: Kind) -> Node:
         return OfStream(step)
     if step.fn == "agg" and kind.nulls:
         raise Unknown  # whether a null value that is in no group moves stream time
+    if step.fails:
+        raise Unknown  # whether a record that is refused moves stream time
     return InWindows(step, step.windows)
 
 
@@ -35,12 +37,13 @@ def functions_of(step: Step) -> Functions:
             list, lambda values, value: [*(values or []), value], lambda left, right: [*left, *right]
         )
     if step.fn == "reduce":
+        reduced = f.failing(f.reduced, step.fails)
         return Functions(
             lambda: None,
-            lambda total, value: value if total is None else f.reduced(total, value),
+            lambda total, value: value if total is None else reduced(total, value),
             lambda left, right: right if left is None else f.reduced(left, right),
         )
-    return Functions(f.nothing, f.added, f.merged)
+    return Functions(f.nothing, f.failing(f.added, step.fails), f.merged)
 
 
 class OfStream(Node):
@@ -62,7 +65,10 @@ class OfStream(Node):
             ):
                 continue
             before = self.totals.get(group)
-            total = self.functions.add(self.functions.first() if before is None else before, event.value)
+            try:
+                total = self.functions.add(self.functions.first() if before is None else before, event.value)
+            except f.Refused:
+                continue
             self.totals[group] = total
             shown = aggregated(self.step.columns, total) if self.step.fn == "agg" else total
             key = group if self.step.windows is None else Windowed(group, 0, NO_END)
@@ -94,7 +100,7 @@ class InWindows(Node):
 
 
 class Groups(Node):
-    """The rows of a table by group: what is there now, aggregated."""
+    """The rows of a table by group: what is there now, aggregated; of versions, the newest ones (semantics 2.2.6)."""
 
     def __init__(self, step: Step) -> None:
         super().__init__()
@@ -105,9 +111,12 @@ class Groups(Node):
         made: list[Event] = []
         for change in events[0]:
             assert isinstance(change, Change)
+            if not change.latest:
+                continue
             before = self.members.pop(change.key, (None, None))[0]
             group = None if change.new is None else f.letter(change.new)
-            if group is not None:
+            refused = self.step.fails and f.number(change.new) % 4 == 0
+            if group is not None and not refused:
                 self.members[change.key] = group, change.new
             for one in dict.fromkeys((before, group)):
                 if one is not None:

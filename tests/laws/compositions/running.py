@@ -30,7 +30,10 @@ def run(graph: Graph, batches: Sequence[Sequence[Item]], way: Way, plain: bool =
     kinds = kinds_of(graph)
     found = Results()
     with cs.TopologyTestDriver(
-        topology(graph, plain), partitions=way.partitions, commit_every=10_000
+        topology(graph, plain),
+        partitions=way.partitions,
+        commit_every=10_000,
+        processing_errors="skip" if any(step.fails for step in graph) else "fail",
     ) as driver:
         topics = {
             number: driver.create_input_topic(
