@@ -13,6 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.serdes.json_plain import KeptJson
 
 TEXT, JSON = serdes.string(), serdes.json()
 ANY = cs.Consumed(key=TEXT, value=JSON)
@@ -169,7 +170,8 @@ def test_an_annotation_of_plain_json_says_nothing(hint: Any) -> None:
     mapper.__annotations__["return"] = hint
     stored = cs.Materialized(store="kept")
     node = Handles().table.map_values(mapper, materialized=stored)._node
-    assert (node.value, node.value_type) == (JSON, None)
+    plain = Handles().table.map_values(lambda value: value, materialized=stored)._node
+    assert (node.value, node.value_type) == (plain.value, plain.value_type) == (KeptJson(), None)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ Delta and Iceberg have fewer types than Polars: integers have a sign, and times 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -207,7 +206,9 @@ def _comparable(key: pa.Array) -> pa.Array:
     """The column of a key, in which equal values have equal bits: 0.0 also for -0.0, and one NaN."""
     if not pa.types.is_floating(key.type):
         return key
-    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))
+    numbers = key.to_numpy(zero_copy_only=False)
+    numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers + 0)
+    return pa.array(numbers, key.type, mask=key.is_null().to_numpy(zero_copy_only=False))
 
 
 def _last_per_row(changes: Changes, layout: Layout) -> Changes:

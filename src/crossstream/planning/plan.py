@@ -125,7 +125,8 @@ class StoreDef:
     is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
     ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
     a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
-    ``remembered``: how long (ms) rows are still there, and not shown, when they have expired.
+    ``remembered``: how long (ms) rows are still there, and not shown, when they have expired. ``begins_empty``: also
+    beside state of a version that did not have it.
     """
 
     name: str
@@ -142,6 +143,7 @@ class StoreDef:
     anywhere: bool = False
     window_size: int | None = None
     remembered: int = 0
+    begins_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,11 @@ class Plan:
     def anywhere(self) -> tuple[str, ...]:
         """The stores of processors, whose rows are in the state partition of the record they were put with."""
         return tuple(sorted(store.name for store in self.stores.values() if store.anywhere))
+
+    @property
+    def begin_empty(self) -> tuple[str, ...]:
+        """The stores that state of earlier versions may lack."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.begins_empty))
 
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:

@@ -181,7 +181,8 @@ def batches_of(spans: Sequence[Span], entries: Sequence[BatchEntry]) -> list[lis
 
 def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
     was, now = found.application.stores, plan.fingerprint()
-    changed = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+    names = was.keys() | (now.keys() - set(plan.begin_empty))
+    changed = sorted(name for name in names if was.get(name) != now.get(name))
     if changed:
         raise IncompatibleStateError(
             f"the state is of another topology: {', '.join(changed[:5])} differ",

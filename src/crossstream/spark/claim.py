@@ -95,6 +95,7 @@ def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, part
         by_key2=plan.by_key2,
         tables=plan.tables,
         anywhere=plan.anywhere,
+        begin_empty=plan.begin_empty,
         state_id=(found.state_id if found is not None else "") or uuid.uuid4().hex,
     )
 

@@ -95,7 +95,8 @@ class Application(msgspec.Struct, frozen=True):
     puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made again when the partitions change.
     ``by_key2``: those whose rows are in the state partition of their second key. ``anywhere``: those of processors,
-    whose rows are in the state partition of the record that they were put with. ``tables``: of a store with rows of
+    whose rows are in the state partition of the record that they were put with. ``begin_empty``: those that state of
+    earlier versions may lack. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
     another ``offset_reset`` than "earliest". ``state_id``: the same in copies of the folder, and in no other one.
@@ -113,6 +114,7 @@ class Application(msgspec.Struct, frozen=True):
     by_key2: tuple[str, ...] = ()
     tables: dict[str, tuple[str, ...]] = {}
     anywhere: tuple[str, ...] = ()
+    begin_empty: tuple[str, ...] = ()
     state_id: str = ""
     format: int = FORMAT
 
@@ -184,7 +186,8 @@ def check_application(found: Application, wanted: Application, folder: StateRoot
         for name in sorted(found.stores.keys() & wanted.stores.keys())
         if found.stores[name] != wanted.stores[name]
     ]
-    changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
+    new = wanted.stores.keys() - found.stores.keys() - set(wanted.begin_empty)
+    changed += [f"store {name} is new" for name in sorted(new)]
     changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
     if not changed:
         changed = [
