@@ -131,7 +131,7 @@ CALLABLES: dict[str, Callable[[Any], Any]] = {
 EXPRESSIONS: dict[str, pl.Expr] = {
     "field": pl.col("a"),
     "divided": 100 // pl.col("a"),
-    "cast": pl.col("b").cast(pl.Int64),
+    "cast": pl.col("b").cast(pl.Int64).cast(pl.String),
     "first": pl.col("c").list.get(0),
     "struct": pl.struct(x=pl.col("c"), y=pl.col("at").dt.offset_by("9000y")),
     "whole": pl.col("value"),

@@ -21,6 +21,7 @@ from crossstream.durations import Duration, Timestamp, is_duration, to_milliseco
 from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
+from crossstream.serdes.json_plain import KeptJson, UntypedJson
 from crossstream.serdes.serde import alike, check_key_serde, names_apart
 from crossstream.signatures import deferred_kind, fits_call
 from crossstream.topics import name_fault
@@ -356,6 +357,8 @@ def known_serdes(operator: str, key: Serde | None, value: Serde | None, step: st
 
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde that is known or that an option gives. Raises CS-140 if the two differ."""
+    if isinstance(known, KeptJson):
+        known = UntypedJson()  # to readers it is the same
     if known is not None and given is not None and not alike(known, given):
         option_serde, found = names_apart(given, known)
         raise TopologyError(

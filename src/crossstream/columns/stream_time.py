@@ -203,7 +203,11 @@ class Timeline:
         return np.searchsorted(self.time, due, "left")
 
     def with_rows(self, rows: Changes, due: np.ndarray) -> Moments:
-        """The rows, in order of arrival, and the rises with which stream time reaches ``due``, in one sequence."""
+        """The rows, in order of arrival, and the rises with which stream time reaches ``due``, in one sequence.
+
+        A rise comes after all rows of its record: which of them is the first is free, and they may be in several
+        state partitions.
+        """
         rises = np.unique(self.first(due))
         rises = rises[rises < len(self.time)]
         major, minor = self.major[rises], self.minor[rises]
@@ -212,7 +216,7 @@ class Timeline:
         columns = (
             (rows.major, major),
             (rows.minor, minor),
-            (self.around(rows)[1], self.time[rises]),
+            (self.around(rows)[0], self.time[rises]),
         )
         made = [np.empty(rows.rows + len(rises), np.int64) for _ in columns]
         for column, (own, risen) in zip(made, columns, strict=True):
