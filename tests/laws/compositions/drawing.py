@@ -65,7 +65,9 @@ def _record(rng: Random, keys: Sequence[str], number: int, graph: Graph, kind: K
     whole: Any = value
     if kind.value == "row":
         whole = row(
-            value, rng.choice([*keys, *keys, *Letters, None]), rng.choice([1.0, None, 0.5, -1.5, 2.5])
+            value,
+            rng.choice([*keys, *keys, *Letters, None]),
+            rng.choice([1.0, None, 0.5, -1.5, 2.5, 0.0, -0.0]),
         )
     if may_be_null and rng.random() < 0.2:
         whole = None

@@ -1,7 +1,8 @@
 """What the functions of a graph do, each as a Python callable and as a Polars expression over declared values.
 
 Values are rows ``{"n": int, "s": text or None, "x": float or None}``, or whole numbers alone. ``n`` and the numbers
-are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whole number, so that sums have no dust.
+are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whole number, so that sums have no dust;
+0.0 and -0.0 are one value.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _columns(d: Drawing, ordered: bool) -> tuple[str, ...]:
     """Aggregates of n, s and x. Of the rows of a table there is no order that every cut keeps."""
     n = d.rng.choice(["sum", "count", "min", "max", "approx"])
     s = d.rng.choice(["max", "min", "set", *(["last", "first", "list"] if ordered else [])])
-    return n, s, d.rng.choice(["mean", "sum", "max", "ratio"])
+    return n, s, d.rng.choice(["mean", "sum", "max", "min", "ratio", "distinct", "set", "list"])
 
 
 def _aggregate_table(d: Drawing) -> Step | None:
