@@ -135,6 +135,8 @@ class Meaning:
             return Made(lambda one: [Record(_new_key(step, one), one.new, one.ts)])
         if step.op == "suppress":
             return _suppressed(self.graph, step)
+        if step.op == "view":
+            return View(step, parents)
         if step.op == "join":
             return TableJoin(step, parents)
         return Lookup(step, parents)
@@ -154,6 +156,11 @@ def _branches(step: Step) -> Any:
     return lambda k, v: [] if v is None else [(k, f.joined(v, v if call(v) else None))]
 
 
+def _branch(step: Step) -> Any:
+    call, _ = f.PREDICATES[step.fn]
+    return lambda k, v: [(k, v)] if (v is not None and call(v)) == (step.by == "some") else []
+
+
 _EACH: dict[str, Callable[[Step], Callable[[Any, Any], list[tuple[Any, Any]]]]] = {
     "filter": lambda step: lambda k, v: [(k, v)] if _predicate(step)(v) else [],
     "filter_not": lambda step: lambda k, v: [(k, v)] if _predicate(step)(v) else [],
@@ -166,6 +173,8 @@ _EACH: dict[str, Callable[[Step], Callable[[Any, Any], list[tuple[Any, Any]]]]] 
     "present": lambda step: lambda k, v: [] if k is None or v is None else [(k, v)],
     "merge": lambda step: lambda k, v: [(k, v)],
     "branches": _branches,
+    "branch": _branch,
+    "transform": lambda step: lambda k, v: [(k, None if v is None else f.joined(v, None))],
     "repartition": lambda step: lambda k, v: [(k, v)],
 }
 
@@ -312,6 +321,23 @@ class TableJoin(Node):
             if new is not None or key in self.rows:
                 made += self.put(key, new, ts)
         return made
+
+
+class View(Node):
+    """Over two global tables: each row of the first, with the one of the other that it selects."""
+
+    def __init__(self, step: Step, parents: Sequence[Node]) -> None:
+        super().__init__()
+        self.step, self.parents, self.joiner = step, parents, joiner_of(step)
+
+    def take(self, *events: Events) -> list[Event]:
+        left, right = self.parents
+        self.rows = {}
+        for key, row in left.rows.items():
+            other = right.rows.get(f.letter(row.value))
+            if other is not None or self.step.fn == "left":
+                self.rows[key] = Row(self.joiner(row.value, other and other.value), row.ts)
+        return [event for parent in events for event in parent]
 
 
 class Lookup(Node):

@@ -84,6 +84,18 @@ def _key_form(d: Drawing, parent: int) -> Any:
     return d.form("call", "expr", *(["field"] if kind.value == "row" and not kind.nulls else []))
 
 
+def _split(d: Drawing) -> Step | None:
+    parent = d.pick(is_stream)
+    if parent is None:
+        return None
+    return Step("branch", (parent,), d.rng.choice(list(PREDICATES)), by=d.rng.choice(["some", "rest"]))
+
+
+def _transform(d: Drawing) -> Step | None:
+    parent = d.pick(lambda kind: is_stream(kind) and by_text(kind) and kind.placed and kind.typed)
+    return None if parent is None else Step("transform", (parent,))
+
+
 def _row_wise(d: Drawing) -> Step | None:
     parent = d.pick(is_stream)
     op = d.rng.choice(["flat_map_values", "branches", "peek", "present"])
@@ -244,6 +256,14 @@ def _join_global(d: Drawing) -> Step | None:
     return Step("join", (one, other), d.rng.choice(["inner", "left"]), _join_form(d, one, other), by=by)
 
 
+def _view(d: Drawing) -> Step | None:
+    one, other = (d.other(lambda kind: kind.shape == "global") for _ in range(2))
+    if one is None or other is None:
+        return None
+    form = _join_form(d, one, other)
+    return Step("view", (one, other), d.rng.choice(["inner", "left"]), form, by=_key_form(d, one))
+
+
 def _join_tables(d: Drawing) -> Step | None:
     one = d.pick(is_table)
     if one is None:
@@ -288,6 +308,9 @@ OPERATORS: list[tuple[Draw, float]] = [
     (_join_many, 0.4),
     (_join_global, 0.6),
     (_cogroup, 0.6),
+    (_view, 0.6),
+    (_split, 0.4),
+    (_transform, 0.3),
     (_merge, 0.8),
     (_by_key, 1.0),
     (_to_table, 1.0),
