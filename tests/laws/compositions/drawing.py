@@ -24,6 +24,8 @@ from tests.laws.compositions.operators import OPERATORS, SHORT, may_fail
 
 FAILING = 0.1
 """The share of graphs that have functions that fail."""
+SPREAD = 0.3
+"""The share of cases without stream time whose keys are in several partitions of their topics."""
 
 
 def case(rng: Random) -> Case:
@@ -42,7 +44,15 @@ def case(rng: Random) -> Case:
         made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch
     if any(step.fails and kinds[step.parents[0]].shape == "table" for step in graph):
         made = Way(made.partitions, each=True)  # a function of tables fails on the net change of a batch
+    if rng.random() < SPREAD and not any(map(_timed, graph)):
+        items = tuple(replace(one, place=0 if one.key is None else Letters.index(one.key)) for one in items)
     return Case(graph, items, made)
+
+
+def _timed(step: Step) -> bool:
+    """Whether stream time decides about records."""
+    waits = step.op in ("suppress", "deduplicate") or step.within > 0
+    return waits or step.windows is not None or step.history == SHORT
 
 
 def way(rng: Random, kinds: Sequence[Kind], count: int) -> Way:
