@@ -21,8 +21,9 @@ Draw = Callable[["Drawing"], Step | None]
 def may_fail(step: Step, parents: Sequence[Kind]) -> bool:
     """Whether it has a function that may raise, such that it is clear what is skipped then."""
     shapes = [kind.shape for kind in parents]
-    if step.op == "join":
-        return step.form == "call" and shapes in (["stream", "table"], ["stream", "global"])
+    if step.op in ("join", "fk"):
+        of_table = shapes[0] == "table" and step.store
+        return step.form == "call" and (of_table or shapes in (["stream", "table"], ["stream", "global"]))
     if step.op == "aggregate":
         return step.fn in ("aggregate", "cogroup") or (step.fn == "reduce" and shapes[0] == "stream")
     if step.form != "call" or step.op not in FAILING:
