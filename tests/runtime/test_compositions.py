@@ -73,6 +73,14 @@ FOUND = {
     "what a processor makes of values is read as a table": found(
         ROWS, Step("process_values", (0,)), Step("to_table", (1,))
     ),
+    "rows that a function of batches returns stay in order for windows": Case(
+        (
+            NUMBERS,
+            Step("transform", (0,)),
+            Step("aggregate", (1,), "count", by="s", windows=Windows("time", grace=5)),
+        ),
+        (Item(0, "a", 8, 53), Item(0, "a", 1, 38)),
+    ),
     "windows in a named store are joined": found(
         ROWS,
         Step("aggregate", (0,), "count", store=True, windows=Windows("sliding")),

@@ -16,6 +16,10 @@ def _text(aggregation: Any) -> Any:
     return aggregation.pipe(lambda values: values.list.sort().list.join(","))
 
 
+def _float(aggregation: Any) -> Any:
+    return aggregation.pipe(lambda values: values.cast(pl.Float64))
+
+
 def columns(chosen: Sequence[str], kind: ValueKind) -> dict[str, Any]:
     """The arguments of ``agg`` for the aggregates of n, s and x that were chosen."""
     agg = cs.agg
@@ -40,6 +44,10 @@ def columns(chosen: Sequence[str], kind: ValueKind) -> dict[str, Any]:
         "mean": lambda: agg.mean(x),
         "sum": lambda: agg.sum(x),
         "max": lambda: agg.max(x),
+        "min": lambda: agg.min(x),
+        "distinct": lambda: _float(agg.count_distinct(x)),
+        "set": lambda: _float(agg.collect_set(x).pipe(lambda values: values.list.len())),
+        "list": lambda: _float(agg.collect(x).pipe(lambda values: values.list.sum())),
         "ratio": lambda: agg.sum(n) / agg.count(),
     }
     return {"n": made_n[chosen[0]](), "s": made_s[chosen[1]](), "x": made_x[chosen[2]]()}
@@ -70,6 +78,10 @@ def aggregated(chosen: Sequence[str], values: Sequence[Value]) -> dict[str, Any]
         "mean": lambda: sum(there) / len(there) if there else None,
         "sum": lambda: sum(there) if there else None,
         "max": lambda: max(there, default=None),
+        "min": lambda: min(there, default=None),
+        "distinct": lambda: float(len(set(there))),
+        "set": lambda: float(len(set(there))),
+        "list": lambda: sum(there, 0.0),
         "ratio": lambda: sum(n) / len(n),
     }
     return row(of_n[chosen[0]](), of_s[chosen[1]](), of_x[chosen[2]]())

@@ -193,6 +193,15 @@ class Building:
             .merge(ways["others"].map_values(lambda value: f.joined(value, None)))
         )
 
+    def _branch(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
+        """One of two branches."""
+        call, _ = f.PREDICATES[step.fn]
+        ways = parent.split().branch(f.with_nulls(call, False), "some").default_branch("rest")
+        return ways[step.by]
+
+    def _transform(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
+        return parent.transform_batches(f.transformed, f.BATCHES)
+
     def _merge(self, number: int, step: Step, kinds: list[Kind], one: Any, other: Any) -> Any:
         return one.merge(other)
 
@@ -315,6 +324,10 @@ class Building:
         )
         more = {**self.joiner(step, *kinds), **keyed, **self.kept(number, step)}
         return getattr(left, _JOINS[step.fn])(right, foreign_key=by, **more)
+
+    def _view(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
+        by = self.selector(step.by, kinds[0])
+        return getattr(left, _JOINS[step.fn])(right, key_selector=by, **self.joiner(step, *kinds))
 
     def _many(self, number: int, step: Step, kinds: list[Kind], left: Any, one: Any, two: Any) -> Any:
         method = getattr(left, {"inner": "join_many", "left": "left_join_many"}[step.fn])

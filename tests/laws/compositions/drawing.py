@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.laws.compositions.operators import OPERATORS, SHORT, may_fail
 
 FAILING = 0.1
 """The share of graphs that have functions that fail."""
+SPREAD = 0.3
+"""The share of cases without stream time whose keys are in several partitions of their topics."""
 
 
 def case(rng: Random) -> Case:
@@ -30,11 +33,24 @@ def case(rng: Random) -> Case:
     kinds = kinds_of(graph)
     items = records(rng, graph, kinds)
     made = way(rng, kinds, len(items))
-    if any(step.fn == "limit" or step.history == SHORT for step in graph):
-        made = replace(made, partitions=1)  # their stream time is that of a state partition
+    late = any(one.ts > two.ts for one, two in pairwise(items))
+    shown = any(step.windows is not None and step.windows.kind in ("session", "sliding") for step in graph)
+    if any(step.fn == "limit" or step.history == SHORT for step in graph) or (late and shown):
+        made = replace(made, partitions=1)  # stream time, or what is still seen, is that of a state partition
+    transforms = any(step.op == "transform" for step in graph)
+    if transforms and any(len(step.parents) > 1 for step in graph):
+        made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch
     if any(step.fails and kinds[step.parents[0]].shape == "table" for step in graph):
         made = Way(made.partitions, each=True)  # a function of tables fails on the net change of a batch
+    if rng.random() < SPREAD and not any(map(_timed, graph)):
+        items = tuple(replace(one, place=0 if one.key is None else Letters.index(one.key)) for one in items)
     return Case(graph, items, made)
+
+
+def _timed(step: Step) -> bool:
+    """Whether stream time decides about records."""
+    waits = step.op in ("suppress", "deduplicate") or step.within > 0
+    return waits or step.windows is not None or step.history == SHORT
 
 
 def way(rng: Random, kinds: Sequence[Kind], count: int) -> Way:
@@ -65,7 +81,9 @@ def _record(rng: Random, keys: Sequence[str], number: int, graph: Graph, kind: K
     whole: Any = value
     if kind.value == "row":
         whole = row(
-            value, rng.choice([*keys, *keys, *Letters, None]), rng.choice([1.0, None, 0.5, -1.5, 2.5])
+            value,
+            rng.choice([*keys, *keys, *Letters, None]),
+            rng.choice([1.0, None, 0.5, -1.5, 2.5, 0.0, -0.0]),
         )
     if may_be_null and rng.random() < 0.2:
         whole = None

@@ -1,7 +1,8 @@
 """What the functions of a graph do, each as a Python callable and as a Polars expression over declared values.
 
 Values are rows ``{"n": int, "s": text or None, "x": float or None}``, or whole numbers alone. ``n`` and the numbers
-are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whole number, so that sums have no dust.
+are at least 1, ``s`` is often a key of another table, ``x`` is a half of a whole number, so that sums have no dust;
+0.0 and -0.0 are one value.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import wraps
 from typing import Any, Literal, TypedDict
 
 import polars as pl
+import pyarrow as pa
 
 from crossstream import serdes
 
@@ -254,6 +256,23 @@ def taken_row(total: dict[str, Any], value: dict[str, Any]) -> dict[str, Any] | 
 def copies(value: Value | None) -> list[Value]:
     """No, one or two values."""
     return [] if value is None else [joined(value, None), joined(value, value)][: number(value) % 3]
+
+
+BATCHES = pa.schema(
+    {
+        "key": pa.large_string(),
+        "value": pa.struct({"n": pa.int64(), "s": pa.large_string(), "x": pa.float64()}),
+        "timestamp": pa.int64(),
+    }
+)
+
+
+def transformed(batch: pa.RecordBatch) -> pa.Table:
+    """Each value joined with none."""
+    rows = batch.to_pylist()
+    values = [None if one["value"] is None else joined(one["value"], None) for one in rows]
+    made = [{**one, "value": value} for one, value in zip(rows, values, strict=True)]
+    return pa.Table.from_pylist(made, BATCHES)
 
 
 class Counting:

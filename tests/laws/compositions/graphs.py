@@ -237,6 +237,14 @@ def _merge(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     )
 
 
+def _branch(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
+    return replace(_loosened(base, parents), nulls=base.nulls and step.by == "rest")
+
+
+def _transform(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
+    return replace(_loosened(base, parents), value="row", typed=True, placed=False)
+
+
 def _repartition(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     return replace(base, placed=True, typed=base.typed or step.declared)
 
@@ -320,6 +328,10 @@ def _many(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     return replace(base, value="row", versions=False, typed=step.form == "expr" or step.declared)
 
 
+def _view(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
+    return replace(_join(step, replace(base, shape="table"), parents), shape="global")
+
+
 _KINDS: dict[str, Any] = {
     "filter": _filter,
     "filter_not": _filter,
@@ -332,6 +344,8 @@ _KINDS: dict[str, Any] = {
     "present": _present,
     "merge": _merge,
     "branches": lambda *given: replace(_several(*given), typed=False, nulls=False),
+    "branch": _branch,
+    "transform": _transform,
     "repartition": _repartition,
     "deduplicate": lambda step, base, parents: _loosened(base, parents),
     "process": _process,
@@ -343,4 +357,5 @@ _KINDS: dict[str, Any] = {
     "join": _join,
     "fk": _join,
     "many": _many,
+    "view": _view,
 }

@@ -7,7 +7,7 @@ changes of a table. Nothing of the engine is used but `Windowed`, the key of a r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -135,6 +135,8 @@ class Meaning:
             return Made(lambda one: [Record(_new_key(step, one), one.new, one.ts)])
         if step.op == "suppress":
             return _suppressed(self.graph, step)
+        if step.op == "view":
+            return View(step, parents)
         if step.op == "join":
             return TableJoin(step, parents)
         return Lookup(step, parents)
@@ -154,6 +156,11 @@ def _branches(step: Step) -> Any:
     return lambda k, v: [] if v is None else [(k, f.joined(v, v if call(v) else None))]
 
 
+def _branch(step: Step) -> Any:
+    call, _ = f.PREDICATES[step.fn]
+    return lambda k, v: [(k, v)] if (v is not None and call(v)) == (step.by == "some") else []
+
+
 _EACH: dict[str, Callable[[Step], Callable[[Any, Any], list[tuple[Any, Any]]]]] = {
     "filter": lambda step: lambda k, v: [(k, v)] if _predicate(step)(v) else [],
     "filter_not": lambda step: lambda k, v: [(k, v)] if _predicate(step)(v) else [],
@@ -166,6 +173,8 @@ _EACH: dict[str, Callable[[Step], Callable[[Any, Any], list[tuple[Any, Any]]]]] 
     "present": lambda step: lambda k, v: [] if k is None or v is None else [(k, v)],
     "merge": lambda step: lambda k, v: [(k, v)],
     "branches": _branches,
+    "branch": _branch,
+    "transform": lambda step: lambda k, v: [(k, None if v is None else f.joined(v, None))],
     "repartition": lambda step: lambda k, v: [(k, v)],
 }
 
@@ -308,10 +317,30 @@ class TableJoin(Node):
             there = {"inner": left and right, "left": left, "outer": left or right}[self.kind]
             times = [event.ts for event in latest if event.key == key]
             ts = max([*times, *(row.ts for row in (left, right) if row is not None)])
-            new = self.joiner(left and left.value, right and right.value) if there else None
+            try:
+                new = self.joiner(left and left.value, right and right.value) if there else None
+            except f.Refused:
+                continue
             if new is not None or key in self.rows:
                 made += self.put(key, new, ts)
         return made
+
+
+class View(Node):
+    """Over two global tables: each row of the first, with the one of the other that it selects."""
+
+    def __init__(self, step: Step, parents: Sequence[Node]) -> None:
+        super().__init__()
+        self.step, self.parents, self.joiner = step, parents, joiner_of(step)
+
+    def take(self, *events: Events) -> list[Event]:
+        left, right = self.parents
+        self.rows = {}
+        for key, row in left.rows.items():
+            other = right.rows.get(f.letter(row.value))
+            if other is not None or self.step.fn == "left":
+                self.rows[key] = Row(self.joiner(row.value, other and other.value), row.ts)
+        return [event for parent in events for event in parent]
 
 
 class Lookup(Node):
@@ -324,18 +353,29 @@ class Lookup(Node):
     def take(self, *events: Events) -> list[Event]:
         ts = max((event.ts for parent in events for event in parent), default=0)
         left, *others = self.parents
-        rows: dict[Any, Any] = {}
-        either, joiner = self.step.fn in EITHER, joiner_of(self.step)
-        for key, row in left.rows.items():
-            found = [other.rows.get(f.letter(row.value)) for other in others]
-            if self.step.fn in ("left", "outer") or None not in found:
-                values = [one and one.value for one in found]
-                named = dict(zip(("one", "two"), values, strict=False))
-                new = f.joined_many(row.value, named) if others[1:] else joiner(row.value, values[0])
-                rows[LeftOrRight(key) if either else key] = new
-        if either:
-            alone = others[0].rows.keys() - {f.letter(row.value) for row in left.rows.values()}
-            rows.update({LeftOrRight(None, key): joiner(None, others[0].rows[key].value) for key in alone})
         before = {key: row.value for key, row in self.rows.items()}
+        rows: dict[Any, Any] = {}
+        for key, one, found in self.found(left.rows, [other.rows for other in others]):
+            try:
+                rows[key] = self.joined(one, found)
+            except f.Refused:
+                rows[key] = before.get(key)
         changed = [key for key in {**before, **rows} if before.get(key) != rows.get(key)]
         return [one for key in changed for one in self.put(key, rows.get(key), ts)]
+
+    def joined(self, left: Any, found: list[Any]) -> Any:
+        if found[1:]:
+            return f.joined_many(left, dict(zip(("one", "two"), found, strict=True)))
+        return joiner_of(self.step)(left, found[0])
+
+    def found(
+        self, left: dict[Any, Row], others: list[dict[Any, Row]]
+    ) -> Iterator[tuple[Any, Any, list[Any]]]:
+        """The keys of the result, and the values that are joined for each."""
+        either = self.step.fn in EITHER
+        for key, row in left.items():
+            found = [other.get(f.letter(row.value)) for other in others]
+            if self.step.fn in ("left", "outer") or None not in found:
+                yield LeftOrRight(key) if either else key, row.value, [one and one.value for one in found]
+        for key in others[0].keys() - {f.letter(row.value) for row in left.values()} if either else ():
+            yield LeftOrRight(None, key), None, [others[0][key].value]

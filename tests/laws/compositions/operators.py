@@ -21,8 +21,9 @@ Draw = Callable[["Drawing"], Step | None]
 def may_fail(step: Step, parents: Sequence[Kind]) -> bool:
     """Whether it has a function that may raise, such that it is clear what is skipped then."""
     shapes = [kind.shape for kind in parents]
-    if step.op == "join":
-        return step.form == "call" and shapes in (["stream", "table"], ["stream", "global"])
+    if step.op in ("join", "fk"):
+        of_table = shapes[0] == "table" and (step.store or step.op == "fk")  # which keeps what it needs
+        return step.form == "call" and (of_table or shapes in (["stream", "table"], ["stream", "global"]))
     if step.op == "aggregate":
         return step.fn in ("aggregate", "cogroup") or (step.fn == "reduce" and shapes[0] == "stream")
     if step.form != "call" or step.op not in FAILING:
@@ -82,6 +83,18 @@ def _key_form(d: Drawing, parent: int) -> Any:
     """A text names a field of a row; of a null value it would fail."""
     kind = d.kinds[parent]
     return d.form("call", "expr", *(["field"] if kind.value == "row" and not kind.nulls else []))
+
+
+def _split(d: Drawing) -> Step | None:
+    parent = d.pick(is_stream)
+    if parent is None:
+        return None
+    return Step("branch", (parent,), d.rng.choice(list(PREDICATES)), by=d.rng.choice(["some", "rest"]))
+
+
+def _transform(d: Drawing) -> Step | None:
+    parent = d.pick(lambda kind: is_stream(kind) and by_text(kind) and kind.placed and kind.typed)
+    return None if parent is None else Step("transform", (parent,))
 
 
 def _row_wise(d: Drawing) -> Step | None:
@@ -178,7 +191,7 @@ def _columns(d: Drawing, ordered: bool) -> tuple[str, ...]:
     """Aggregates of n, s and x. Of the rows of a table there is no order that every cut keeps."""
     n = d.rng.choice(["sum", "count", "min", "max", "approx"])
     s = d.rng.choice(["max", "min", "set", *(["last", "first", "list"] if ordered else [])])
-    return n, s, d.rng.choice(["mean", "sum", "max", "ratio"])
+    return n, s, d.rng.choice(["mean", "sum", "max", "min", "ratio", "distinct", "set", "list"])
 
 
 def _aggregate_table(d: Drawing) -> Step | None:
@@ -244,6 +257,14 @@ def _join_global(d: Drawing) -> Step | None:
     return Step("join", (one, other), d.rng.choice(["inner", "left"]), _join_form(d, one, other), by=by)
 
 
+def _view(d: Drawing) -> Step | None:
+    one, other = (d.other(lambda kind: kind.shape == "global") for _ in range(2))
+    if one is None or other is None:
+        return None
+    form = _join_form(d, one, other)
+    return Step("view", (one, other), d.rng.choice(["inner", "left"]), form, by=_key_form(d, one))
+
+
 def _join_tables(d: Drawing) -> Step | None:
     one = d.pick(is_table)
     if one is None:
@@ -288,6 +309,9 @@ OPERATORS: list[tuple[Draw, float]] = [
     (_join_many, 0.4),
     (_join_global, 0.6),
     (_cogroup, 0.6),
+    (_view, 0.6),
+    (_split, 0.4),
+    (_transform, 0.3),
     (_merge, 0.8),
     (_by_key, 1.0),
     (_to_table, 1.0),

@@ -47,7 +47,7 @@ def _smaller(case: Case) -> Iterator[Case]:
         if len(repr(one)) < len(repr(way)):
             yield replace(case, way=one)
     for number, step in enumerate(graph):
-        for name in ("store", "declared", "history", "nulls", "form"):
+        for name in ("store", "declared", "history", "nulls", "form", "fails"):
             if getattr(step, name) != getattr(_PLAIN, name):
                 plainer = replace(step, **{name: getattr(_PLAIN, name)})  # type: ignore[arg-type]
                 yield replace(case, graph=(*graph[:number], plainer, *graph[number + 1 :]))

@@ -293,6 +293,7 @@ class TransformBatchesRunner(Runner):
     def _changes(self, node: graph.TransformBatches, part: Changes, tables: list[pa.Table]) -> Changes:
         whole = pa.concat_tables(tables) if tables else pa.schema(node.columns).empty_table()
         rows = whole.num_rows
+        triggers = np.full(rows, part.rows - 1)
         if "timestamp" in whole.schema.names:
             times = whole["timestamp"].combine_chunks()
             ts = np.asarray(times if not isinstance(times, pa.ChunkedArray) else times.chunk(0)).astype(
@@ -305,15 +306,16 @@ class TransformBatchesRunner(Runner):
                     where=self.task.failures.place(node, part, part.rows - 1),
                     next="return milliseconds since the epoch, 0 or more",
                 )
+            if rows <= part.rows:  # one record each, so that those of different keys stay in order below
+                triggers = np.arange(part.rows - rows, part.rows)
         else:
             ts = np.full(rows, part.ts.max())
-        last = np.full(rows, part.rows - 1)
         return Changes(
             Values(node.key_type, series=_series(whole["key"])),
             Values(node.value_type, series=_series(whole["value"])),
             ts,
-            part.major[last],
-            part.minor[last],
+            part.major[triggers],
+            part.minor[triggers],
         )
 
 

@@ -220,6 +220,23 @@ def test_rows_of_batches_without_timestamps_have_the_largest():
     assert [(one.key, one.timestamp) for one in out] == [("a", 5), ("b", 5)]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_of_batches_are_in_windows_in_the_order_in_which_they_are_returned(first):
+    """``first``: of the rows that are kept. The last row is late for its window, which another key has closed."""
+    schema = pa.schema({"key": pa.string(), "value": pa.int64(), "timestamp": pa.int64()})
+    builder = cs.StreamsBuilder()
+    kept = builder.stream("in", CONSUMED).transform_batches(lambda batch: batch.slice(first), schema)
+    windows = kept.group_by_key(key=TEXT, value=NUMBER).windowed_by(
+        cs.TimeWindows(size="10 ms", grace="0 ms")
+    )
+    windows.count().to_stream(lambda window, _: window.key).to("out", PRODUCED)
+    with cs.TopologyTestDriver(builder.build(), commit_every=3) as driver:
+        topic = driver.create_input_topic("in", TEXT, NUMBER)
+        topic.pipe_records([("c", 1, 3), ("b", 2, 53), ("a", 3, 38)])
+        found = driver.create_output_topic("out", TEXT, NUMBER).read_records()
+    assert {one.key for one in found} == ({"b"} if first else {"b", "c"})
+
+
 class Early(Seen):
     def process(self, record):
         self.context.forward(record.key, record.value, timestamp=-1)
