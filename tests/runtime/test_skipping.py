@@ -131,7 +131,7 @@ CALLABLES: dict[str, Callable[[Any], Any]] = {
 EXPRESSIONS: dict[str, pl.Expr] = {
     "field": pl.col("a"),
     "divided": 100 // pl.col("a"),
-    "cast": pl.col("b").cast(pl.Int64).cast(pl.String),
+    "cast": pl.col("b").cast(pl.Int64),
     "first": pl.col("c").list.get(0),
     "struct": pl.struct(x=pl.col("c"), y=pl.col("at").dt.offset_by("9000y")),
     "whole": pl.col("value"),
@@ -233,7 +233,7 @@ def test_expressions(
     try:
         topology = build(serde, EXPRESSIONS[function], way, sink)
     except cs.TopologyError as error:  # what cannot fit is found while building
-        if error.code not in ("CS-113", "CS-115"):
+        if error.code not in ("CS-113", "CS-115", "CS-134"):
             raise
         return
     check(topology, given, size, policy)
