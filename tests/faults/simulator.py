@@ -77,7 +77,7 @@ def events(rng: Random) -> list[Event]:
 
 
 def closing(now: int) -> list[Event]:
-    """Records that close all windows."""
+    """Records that close all windows, in every partition of their topics: the one that is behind counts."""
     return [(topic, key, "end", now + 1_000) for topic in ("views", "clicks") for key in KEYS]
 
 
@@ -206,7 +206,8 @@ def simulate(seed: int, folder: Path) -> None:
 
     def feed(count: int) -> None:
         for topic, key, value, timestamp in made[len(written) : len(written) + count]:
-            world.append(topic, [(key, value, timestamp)])
+            place = [KEYS.index(key) % INPUTS[topic]] if value == "end" else None
+            world.append(topic, [(key, value, timestamp)], partitions=place)
         written.extend(made[len(written) : len(written) + count])
 
     def live(faults: Faults | None) -> None:

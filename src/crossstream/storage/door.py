@@ -38,6 +38,8 @@ Size = Annotated[int, Meta(ge=0, le=MOST_RUN)]
 Seconds = Annotated[float, Meta(ge=0, le=_LATEST)]
 Batch = Annotated[int, Meta(ge=-1, le=MOST_BATCHES)]
 Partition = Annotated[int, Meta(ge=0, lt=MOST_PARTITIONS)]
+Place = Annotated[int, Meta(ge=-1, lt=1 << 31)]
+"""A partition of a topic; -1: the producer chooses one."""
 Partitions = Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)]
 
 

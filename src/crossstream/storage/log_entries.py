@@ -14,6 +14,7 @@ from crossstream.storage.door import (
     Int64,
     Partition,
     Partitions,
+    Place,
     Seconds,
     StoreName,
 )
@@ -23,7 +24,7 @@ FORMAT = 2
 
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
-NotedFrame = tuple[FileName, str, Count, Count, bytes]
+NotedFrame = tuple[FileName, str, Place, Count, bytes]
 """The same, the file by its name alone."""
 StagedRows = tuple[FileName, str]
 """Rows that wait to be written to a table: file, sink."""
