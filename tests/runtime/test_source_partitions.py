@@ -136,3 +136,30 @@ def test_state_from_before_goes_on_from_the_time_of_each_state_partition(partiti
     assert run.pipe(0, 3) == []
     assert run.counted("dropped") == 1
     assert run.pipe(0, 27) == [("k0", 10)]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_a_view_that_waits_stays_though_all_other_views_are_newer(every: int) -> None:
+    """Views come in one partition, up to 1059, clicks in another one, up to 1024: the join's time is 1024.
+
+    The view of 1012 waits, and was dropped without a result, because views alone would not be retained so long.
+    """
+    builder = cs.StreamsBuilder()
+    views, clicks = (builder.stream(name, cs.Consumed(key=TEXT, value=TEXT)) for name in ("views", "clicks"))
+    windows = cs.JoinWindows.of("20 ms", grace="5 ms")
+    views.left_join(clicks, lambda view, click: [view, click], windows).to(
+        "out", key=TEXT, value=serdes.json()
+    )
+    with cs.TopologyTestDriver(builder.build(), partitions=2, commit_every=every) as driver:
+        topics = {name: driver.create_input_topic(name, TEXT, TEXT) for name in ("views", "clicks")}
+        for name, key, ts, partition in [
+            ("views", "b", 1012, 1),
+            ("clicks", "d", 1024, 0),
+            ("views", "a", 1059, 1),
+            ("clicks", "c", 2000, 0),
+            ("views", "c", 2000, 1),
+        ]:
+            topics[name].pipe_input(key, key, timestamp=ts, partition=partition)
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, serdes.json()).read_records()
+    assert {("b", 1012), ("a", 1059)} <= {(one.key, one.timestamp) for one in out}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -257,6 +257,15 @@ class Times:
             other = np.where(side == first, before, after)
             newest.append(np.where(side == one, sides[one].around(rows)[1], other))
         return cls(np.maximum.accumulate(join.around(rows)[1]), (newest[LEFT], newest[RIGHT]), join.last)
+
+    def within_join(self) -> Times:
+        """With sides that are not ahead of the join: a row that waits to come out alone stays until it does.
+
+        Story: views have had rows in one partition only, up to 1059, and clicks in another one, up to 1024. A view of
+        1012 waits for clicks up to 1032, and is no longer retained by the time of the views.
+        """
+        left, right = (np.minimum(one, self.join) for one in self.newest)
+        return replace(self, newest=(left, right))
 
     def first_after(self, closes: np.ndarray) -> np.ndarray:
         """The first record at which windows that are open up to ``closes`` are closed; past the last: none."""

@@ -38,7 +38,7 @@ class StreamStreamJoinRunner(Runner):
         time = passing[LEFT] if waiting is None else self._time(waiting)
         passed = self._passed(join, left, right, waiting, time)
         for store, one in zip(stores, passing, strict=True):
-            store.stream_time = one.last
+            store.stream_time = one.last if waiting is None else min(one.last, time.last)
         if waiting is not None:
             waiting.stream_time = time.last
         if passed.rows:
@@ -62,6 +62,8 @@ class StreamStreamJoinRunner(Runner):
         report.count_dropped(self.step.node, lost)
         first = np.where(right_first(records.minor) & (not join.itself), RIGHT, LEFT)
         times = Times.of(records, records.side, first, time, passing)
+        if waiting is not None:
+            times = times.within_join()
         chunk, asked = self.task.settings.chunk_rows, Asked()
         for joined in join_streams(join, records, (left, right), stores, waiting, times, asked, chunk=chunk):
             yield from self.joined(joined)
