@@ -25,25 +25,11 @@ Kind: TypeAlias = Literal[
     "bottom",
 ]
 
-OF_ROWS: frozenset[Kind] = frozenset(
-    {
-        "min",
-        "max",
-        "first",
-        "last",
-        "collect",
-        "collect_set",
-        "count_distinct",
-        "approx_distinct",
-        "top",
-        "bottom",
-    }
-)
-"""The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
-
-
 IN_ORDER: frozenset[Kind] = frozenset({"first", "last", "collect", "collect_set", "top", "bottom"})
 """The aggregates that depend on the order of the records."""
+
+OF_ROWS: frozenset[Kind] = IN_ORDER | {"min", "max", "count_distinct", "approx_distinct"}
+"""The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
 
 
 BY, VALUE = "by", "value"

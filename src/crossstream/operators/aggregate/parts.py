@@ -242,19 +242,14 @@ class Collected:
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
         held = self.result(before)
-        lengths = held.list.len().to_numpy().astype(np.int64)
         kept = np.flatnonzero(items.is_not_null().to_numpy())
-        group = np.concatenate([np.repeat(np.arange(len(lengths)), lengths), rows.group[kept]])
-        place = np.concatenate([rows.starts[group[: lengths.sum()]], kept])
-        order = np.argsort(group, kind="stable")
-        group, place = group[order], place[order]
-        values = pl.concat([items_of(held), items.gather(kept)]).gather(order)
+        values, group, place = behind_held(held, items, kept, rows)
         if self.distinct:
             cells = values if not values.dtype.is_nested() else pl.Series(to_cells(values))
             new = pl.DataFrame({"g": group, "v": cells}).select(pl.struct("g", "v").is_first_distinct())
             chosen = np.flatnonzero(new.to_series().to_numpy())
             group, place, values = group[chosen], place[chosen], values.gather(chosen)
-        first = np.searchsorted(group, np.arange(len(lengths)))
+        first = np.searchsorted(group, np.arange(len(held)))
         made = lists_of(values, first[rows.group[rows.picked]], up_to(group, place, rows, rows.picked))
         last = (
             made
@@ -327,6 +322,20 @@ def as_rows(items: pl.Series, lengths: np.ndarray) -> tuple[pl.Series, Rows]:
 def items_of(lists: pl.Series) -> pl.Series:
     """The items of lists, one after the other; an empty list has none."""
     return lists.filter(lists.list.len() > 0).explode(empty_as_null=False)
+
+
+def behind_held(
+    held: pl.Series, items: pl.Series, kept: np.ndarray, rows: Rows
+) -> tuple[pl.Series, np.ndarray, np.ndarray]:
+    """The values of each group's list, then those of its ``kept`` rows; their groups, ascending, and places.
+
+    What was held has the place of the group's first row.
+    """
+    lengths = held.list.len().to_numpy().astype(np.int64)
+    group = np.concatenate([np.repeat(np.arange(len(lengths)), lengths), rows.group[kept]])
+    place = np.concatenate([rows.starts[group[: lengths.sum()]], kept])
+    order = np.argsort(group, kind="stable")
+    return pl.concat([items_of(held), items.gather(kept)]).gather(order), group[order], place[order]
 
 
 def up_to(group: np.ndarray, place: np.ndarray, rows: Rows, wanted: np.ndarray) -> np.ndarray:

@@ -163,5 +163,5 @@ def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | Non
 def _refused_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | None:
     if node.subtractor is None:
         return None
-    settings = {"begins_empty": True}
-    return builder.own_store(node, "refused", REFUSED_ROWS, number, node.group_key, Kept(), **settings).name
+    layout, key = REFUSED_ROWS, node.group_key
+    return builder.own_store(node, "refused", layout, number, key, Kept(), begins_empty=True).name

@@ -18,6 +18,7 @@ from crossstream.operators.aggregate.parts import (
     Rows,
     State,
     as_rows,
+    behind_held,
     from_cells,
     items_of,
     lists_of,
@@ -39,15 +40,10 @@ class Ranked:
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
         held = self._held(before)
-        lengths = held.list.len().to_numpy().astype(np.int64)
         kept = np.flatnonzero(items.struct.field(BY).is_not_null().to_numpy())
-        group = np.concatenate([np.repeat(np.arange(len(lengths)), lengths), rows.group[kept]])
-        place = np.concatenate([rows.starts[group[: lengths.sum()]], kept])
-        order = np.argsort(group, kind="stable")
-        group, place = group[order], place[order]
-        values = pl.concat([items_of(held), items.gather(kept)]).gather(order)
+        values, group, place = behind_held(held, items, kept, rows)
         best, of_rank = self._best(values.struct.field(BY), group)
-        first = np.searchsorted(group, np.arange(len(lengths)))
+        first = np.searchsorted(group, np.arange(len(held)))
 
         def lists(wanted: np.ndarray) -> pl.Series:
             """The lists after these rows."""

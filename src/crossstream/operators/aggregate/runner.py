@@ -339,8 +339,7 @@ class AggregateRunner(Runner):
 
     def _count(self, store: OpenStore, low: int, high: int) -> int:
         """The windows from a position up to another one."""
-        rows = windows_from(store.view, max(low, 0), high - 1) if low < high else None
-        return 0 if rows is None else len(rows["h"])
+        return len(store.view.live_between(max(low, 0), high - 1)["h"]) if low < high else 0
 
     def _expire(self, store: OpenStore) -> None:
         """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
