@@ -18,10 +18,10 @@ from crossstream import serdes
 from crossstream.cli import main
 from crossstream.planning.plan import StoreDef
 from crossstream.query.files import describe_readers
-from crossstream.runtime.stores import FolderStores
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.store import Version
+from crossstream.task.stores import FolderStores
 from tests.known_warnings import FILTERS
 
 ROOT = Path(__file__).parents[2]

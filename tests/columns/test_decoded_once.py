@@ -16,9 +16,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
 from crossstream.serdes.json_columns import Columns
 from crossstream.storage.files import whole
+from crossstream.task.shuffle_codec import HANDED, pack, unpack
 
 TEXT, JSON = serdes.string(), serdes.json()
 LEFT = serdes.json({"one": pl.String, "two": pl.String, "n": pl.Int64, "note": pl.String})

@@ -14,14 +14,14 @@ from crossstream.graph.nodes import Source
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
-from crossstream.runtime.batch import Batch, Report, Settings, unpack_report
 from crossstream.runtime.rescaling import partitioners, placements, rescale
-from crossstream.runtime.shuffle_codec import REPORT, Block
-from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import Outgoing, RoundTask
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
 from crossstream.storage.vacuum import Vacuum
+from crossstream.task.batch import Batch, Report, Settings, unpack_report
+from crossstream.task.shuffle_codec import REPORT, Block
+from crossstream.task.stores import FolderStores
 
 Record = tuple[bytes, bytes | None, int]
 """Key, value, timestamp (ms)."""

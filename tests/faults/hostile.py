@@ -30,10 +30,10 @@ from crossstream.metrics.observation import Observation
 from crossstream.query.files import inspect_state, store_names
 from crossstream.query.verification import verify_state
 from crossstream.runtime.rescaling import rescale
-from crossstream.runtime.stores import measure
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.copying import copy_state
 from crossstream.storage.vacuum import Vacuum
+from crossstream.task.stores import measure
 from crossstream.ui.drawing import Drawing
 from crossstream.ui.source import FolderSource, LiveSource, changes_of, found_rows
 from tests.docs.state_folder import Writer

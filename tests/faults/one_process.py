@@ -14,14 +14,14 @@ import pytest
 
 import crossstream as cs
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.task import Outgoing, collected
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker
 from crossstream.spark.driver import Engine
 from crossstream.spark.streams import SparkStreams
+from crossstream.task.batch import Batch, Report
+from crossstream.task.shuffle_codec import Block
 
 CORES = 2
 

@@ -21,12 +21,12 @@ from unittest.mock import patch
 import crossstream as cs
 from crossstream import serdes
 from crossstream.filetopics.segments import Appender
-from crossstream.runtime.batch import Batch, Report
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker
 from crossstream.storage.files import UNFINISHED, Folder, buffers_of
 from crossstream.storage.root import LocalRoot
+from crossstream.task.batch import Batch, Report
 from tests.faults.crash_points import Crash
 from tests.faults.one_process import OneProcess, delivered, process
 from tests.spark.world import World

@@ -10,7 +10,7 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.records import REASON
-from crossstream.runtime.dead_letters import Letter, as_records
+from crossstream.task.dead_letters import Letter, as_records
 from tests.kafka.fixtures import new_topic, rows_of, whole
 
 pytestmark = pytest.mark.kafka

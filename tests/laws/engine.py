@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream.api.topology import Topology
-from crossstream.runtime import shuffle_codec as parcels
+from crossstream.task import shuffle_codec as parcels
 from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.functions import Style
 from tests.conformance.runner import Ran, Serdes, batches, is_table, is_used, joined, per_batch, read, source

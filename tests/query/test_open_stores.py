@@ -12,9 +12,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime.stores import FolderStores
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.sorted_run import Run
+from crossstream.task.stores import FolderStores
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()

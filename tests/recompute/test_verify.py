@@ -17,10 +17,10 @@ from crossstream.filetopics import FileTopics
 from crossstream.planning.planner import plan_topology
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import why_not_sampled
-from crossstream.runtime.stores import FolderStores
 from crossstream.storage.commit_log import BatchLog, commit_file
 from crossstream.storage.compaction import Segment
 from crossstream.storage.sorted_run import Run
+from crossstream.task.stores import FolderStores
 from tests.laws.effort import cases
 from tests.recompute.test_why_law import STREAMS, TOPOLOGIES, batches
 from tests.recompute.world import BOTH, JSON, TEXT, Item, World, promotions

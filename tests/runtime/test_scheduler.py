@@ -15,9 +15,9 @@ from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.runtime.batch import STREAM_RANK
 from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.storage.log_entries import SourceRange
+from crossstream.task.batch import STREAM_RANK
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicLog, TopicPartition
 from tests.filetopics.topics import write
 

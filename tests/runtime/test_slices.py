@@ -11,7 +11,8 @@ from hypothesis import given
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime import shuffle_codec, task
+from crossstream.runtime import task
+from crossstream.task import shuffle_codec
 from tests.conformance.compare import by_key
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_in_batches, run_engine, ways

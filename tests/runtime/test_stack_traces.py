@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.operators.runner import Runner
+from crossstream.task.runner import Runner
 from crossstream.testing import TopologyTestDriver
 
 TEXT, NUMBER = cs.serdes.string(), cs.serdes.int64()

@@ -14,7 +14,6 @@ import pytest
 from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.runtime.shuffle_codec import Block, pack, unpack
 from crossstream.spark.shuffle_spill import (
     INLINE_BYTES,
     BlobLocation,
@@ -24,6 +23,7 @@ from crossstream.spark.shuffle_spill import (
     spilled,
 )
 from crossstream.storage.files import FEW, BufferList
+from crossstream.task.shuffle_codec import Block, pack, unpack
 
 SMALL = b"s" * INLINE_BYTES
 LARGE = [bytes([number]) * (INLINE_BYTES + number) for number in range(1, 200, 13)]

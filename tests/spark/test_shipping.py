@@ -12,9 +12,9 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.batch import settings_of
 from crossstream.spark.job import pickled_job
 from crossstream.spark.worker import Job
+from crossstream.task.batch import settings_of
 
 TEXT = serdes.string()
 BOTH = cs.Consumed(key=TEXT, value=TEXT)

@@ -13,13 +13,13 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.batch import Batch, Settings
-from crossstream.runtime.stores import FolderStores, grow
 from crossstream.spark import worker as memory
 from crossstream.spark.worker import Job, opened
 from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, Version
+from crossstream.task.batch import Batch, Settings
+from crossstream.task.stores import FolderStores, grow
 from tests.storage.rows import key_value_rows
 
 linux = pytest.mark.skipif(

@@ -16,7 +16,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime.stores import measure
+from crossstream.task.stores import measure
 from tests.docs.state_folder import Record, Writer
 
 TEXT = serdes.string()

@@ -12,12 +12,12 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.query.verification import verify_state
-from crossstream.runtime import shuffle_codec
-from crossstream.runtime.stores import FolderStores, grow
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.vacuum import Vacuum
+from crossstream.task import shuffle_codec
+from crossstream.task.stores import FolderStores, grow
 from tests.docs.state_folder import Writer
 
 pytestmark = pytest.mark.slow

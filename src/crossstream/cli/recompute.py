@@ -20,11 +20,11 @@ from crossstream.query.text import parse_key, to_json, to_plain
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
 from crossstream.recompute.why import why as find_why
-from crossstream.runtime.batch import Settings, settings_of
 from crossstream.serdes.windowed import Windowed
 from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import StateRoot
+from crossstream.task.batch import Settings, settings_of
 from crossstream.topics import TopicConnection
 
 NOT_EXACT = 3

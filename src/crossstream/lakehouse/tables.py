@@ -14,8 +14,8 @@ from crossstream.errors import CrossStreamError, SinkError, StateError, type_and
 from crossstream.graph.nodes import Graph, TableSink
 from crossstream.once import BatchMark
 from crossstream.operators.sink.table_rows import layout
-from crossstream.runtime.shuffle_codec import unpack
 from crossstream.storage.files import BufferList
+from crossstream.task.shuffle_codec import unpack
 
 T = TypeVar("T")
 

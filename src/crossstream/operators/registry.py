@@ -9,7 +9,6 @@ from crossstream.operators.deduplicate import runner as deduplicate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
 from crossstream.operators.process.runner import ProcessRunner, TransformBatchesRunner
-from crossstream.operators.runner import Runner
 from crossstream.operators.sink import runner as sink
 from crossstream.operators.star_join import runner as star_join
 from crossstream.operators.stateless.runner import EncodeRunner, StatelessRunner
@@ -19,6 +18,7 @@ from crossstream.operators.suppress.runner import SuppressRunner
 from crossstream.operators.table import runner as table
 from crossstream.operators.table_join.runner import TableJoinRunner
 from crossstream.planning import steps
+from crossstream.task.runner import Runner
 
 RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
     {

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader, reader_of, store_named
-from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
 from crossstream.serdes.registry import RegistrySettings
@@ -19,6 +18,7 @@ from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.manifest import Manifest, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of, state_partition
 from crossstream.storage.store import Version
+from crossstream.task.stores import FolderStores
 
 T = TypeVar("T")
 

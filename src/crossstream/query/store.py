@@ -18,7 +18,6 @@ from crossstream.columns.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import SerdeError, StateError
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.operators.table.kernel import latest_versions, lookup, version_at
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.by_time import ByTime
 from crossstream.serdes import Serde
@@ -27,6 +26,7 @@ from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.columns import concat_all, take, take_all
 from crossstream.storage.store import Version
+from crossstream.tables.rows import latest_versions, lookup, version_at
 
 SHOWN = 10
 """So many rows a notebook shows."""

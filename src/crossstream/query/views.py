@@ -16,18 +16,18 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import GlobalJoin
-from crossstream.operators.global_join.kernel import Looked, WholeTable
-from crossstream.operators.global_join.view import View
 from crossstream.planning.plan import Plan
 from crossstream.query.files import application_of, of_newest
 from crossstream.query.store import StoreReader
-from crossstream.runtime.batch import Batch
-from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.storage.columns import EMPTY_BYTES, concat_all, take, take_all
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Commit
 from crossstream.storage.root import Place
 from crossstream.storage.sorted_run import stable_order
+from crossstream.tables.global_tables import Looked, WholeTable
+from crossstream.tables.view import View
+from crossstream.task.batch import Batch
+from crossstream.task.stores import FolderStores, GlobalTables
 
 
 @dataclass(frozen=True, slots=True)

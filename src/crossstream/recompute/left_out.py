@@ -28,9 +28,9 @@ from crossstream.recompute.pool import Pool, row_keys
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.recompute.trace import ROW_WISE, row_wise, with_places
 from crossstream.records import RECORDS
-from crossstream.runtime.batch import Settings
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed, WindowedSerde
+from crossstream.task.batch import Settings
 
 ROWS = 1 << 18
 """A run has so many rows at most, or one group."""

@@ -17,12 +17,12 @@ from crossstream.graph.nodes import Graph, Node, Source
 from crossstream.planning.plan import Plan
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.records import RECORDS, concat
-from crossstream.runtime.batch import Settings, rank_of
 from crossstream.runtime.in_process import Span
 from crossstream.serdes import serde as calls
 from crossstream.serdes.debezium.changes import unwrap
 from crossstream.serdes.serde import is_varied
 from crossstream.storage.log_entries import BatchEntry
+from crossstream.task.batch import Settings, rank_of
 from crossstream.topics import OffsetRange, RangeReader
 
 OLDER = -1

@@ -11,11 +11,11 @@ from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
-from crossstream.runtime.batch import Batch, Input, Report, Settings
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
-from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores
 from crossstream.storage.log_entries import Commit, SourceRange
 from crossstream.storage.root import StateRoot
+from crossstream.task.batch import Batch, Input, Report, Settings
+from crossstream.task.stores import FolderStores, GlobalTables, MemoryStores
 from crossstream.topics import check_name
 
 

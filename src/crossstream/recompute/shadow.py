@@ -17,9 +17,9 @@ from crossstream.planning.plan import Plan
 from crossstream.recompute.inputs import everything
 from crossstream.recompute.replay import Replay, Written
 from crossstream.recompute.verify import Compared, compared
-from crossstream.runtime.batch import Settings, TopicInput
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
+from crossstream.task.batch import Settings, TopicInput
 from crossstream.topics import OffsetRange, TopicConnection, all_partitions
 
 

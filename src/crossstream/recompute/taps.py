@@ -15,7 +15,7 @@ from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Pool
 from crossstream.recompute.replay import Replay
-from crossstream.runtime.batch import Settings
+from crossstream.task.batch import Settings
 
 Key = tuple[Any, Any]
 TAP = "crossstream-why:"

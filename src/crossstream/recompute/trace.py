@@ -26,13 +26,13 @@ from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Picked, Pool, Wanted, collect, row_keys
 from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.recompute.taps import TAP, Key, as_stream, run_with_taps
-from crossstream.runtime.batch import Settings
 from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.serdes.windowed import Windowed, WindowedSerde
 from crossstream.storage.log_entries import BatchEntry
+from crossstream.task.batch import Settings
 from crossstream.topics import RangeReader
 
 UNTRACEABLE = (graph.Process, graph.TransformBatches, graph.FrameSource)

@@ -24,13 +24,13 @@ from crossstream.query.store import StoreReader
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
 from crossstream.recompute.reason import located
 from crossstream.recompute.replay import Replay, Written, reader_after
-from crossstream.runtime.batch import Input, Settings, TopicInput
 from crossstream.runtime.in_process import Span
 from crossstream.serdes import Serde
 from crossstream.serdes.serde import is_varied
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.log_entries import BatchEntry, SourceRange
 from crossstream.storage.root import Place, root_of
+from crossstream.task.batch import Input, Settings, TopicInput
 from crossstream.topics import TopicConnection
 
 MOST = 1_000

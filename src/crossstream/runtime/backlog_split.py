@@ -15,9 +15,9 @@ from crossstream.graph.nodes import Source, lineage
 from crossstream.operators.source.runner import Reader
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyStep, ResolveStep
-from crossstream.runtime.bad_records import Failures
-from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
+from crossstream.task.batch import Batch, Input, Policy, Report, Settings
+from crossstream.task.failures import Failures
 from crossstream.topics import (
     Columns,
     FirstRecords,

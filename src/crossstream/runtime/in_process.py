@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from crossstream.graph.nodes import Graph
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, rank_of
-from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, collected, in_turn
 from crossstream.storage.log_entries import SourceRange
+from crossstream.task.batch import Batch, Input, Output, Report, Settings, rank_of
+from crossstream.task.shuffle_codec import Block
+from crossstream.task.stores import GlobalTables, MemoryStores
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""

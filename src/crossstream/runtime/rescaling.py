@@ -31,7 +31,6 @@ from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, IncompatibleStateError, StateError
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
 from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
-from crossstream.runtime.shuffle_codec import chosen_partitions
 from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import NO_HORIZON, Part, Segment, unexpired
@@ -41,6 +40,7 @@ from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.root import StateRoot, state_partition
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
 from crossstream.storage.store import SEGMENT_ROWS, Version, load_version, saver, store_version, unique_name
+from crossstream.task.shuffle_codec import chosen_partitions
 
 Placement = Callable[[Run], np.ndarray]
 """The partition of each row of a run."""

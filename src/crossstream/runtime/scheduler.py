@@ -14,8 +14,8 @@ from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
-from crossstream.runtime.batch import rank_of
 from crossstream.storage.log_entries import SourceRange, Starts
+from crossstream.task.batch import rank_of
 from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions
 
 logger = logging.getLogger("crossstream.sources")

@@ -11,15 +11,21 @@ from itertools import chain
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
 from crossstream.errors import CrossStreamError, SerdeError
-from crossstream.operators.global_join.kernel import History
 from crossstream.operators.registry import RUNNERS
-from crossstream.operators.runner import OpenStore, Runner, Task
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
-from crossstream.runtime.bad_records import Failures
-from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report, unpack_report
-from crossstream.runtime.shuffle_codec import (
+from crossstream.runtime.times import Times
+from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.storage.compaction import Segment
+from crossstream.storage.files import BufferList
+from crossstream.storage.log_entries import SourceRange
+from crossstream.storage.store import Version
+from crossstream.tables.global_tables import History
+from crossstream.task.batch import Batch, Input, Output, Report, Settings, pack_report, unpack_report
+from crossstream.task.failures import Failures
+from crossstream.task.runner import OpenStore, Runner, Task
+from crossstream.task.shuffle_codec import (
     FRAME,
     REPORT,
     Arrived,
@@ -29,13 +35,7 @@ from crossstream.runtime.shuffle_codec import (
     in_slices,
     route,
 )
-from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow, unreadable_row
-from crossstream.runtime.times import Times
-from crossstream.serdes.refusals import UNDECODABLE
-from crossstream.storage.compaction import Segment
-from crossstream.storage.files import BufferList
-from crossstream.storage.log_entries import SourceRange
-from crossstream.storage.store import Version
+from crossstream.task.stores import FolderStores, GlobalTables, MemoryStores, grow, unreadable_row
 
 Outgoing = tuple[int, list[Block]]
 """A state partition and the blocks for it."""

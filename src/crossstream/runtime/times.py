@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from crossstream.columns.changes import Changes
 from crossstream.columns.stream_time import Highs, Timeline, counting, holding
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Batch
-from crossstream.runtime.shuffle_codec import Block
 from crossstream.storage.store import Version
+from crossstream.task.batch import Batch
+from crossstream.task.shuffle_codec import Block
 
 
 @dataclass(slots=True)

@@ -20,10 +20,8 @@ from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
-from crossstream.runtime.batch import Batch, Report, settings_of
 from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
-from crossstream.runtime.stores import measure
 from crossstream.runtime.task import Sent
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import heart, is_lost_worker, unpacked
@@ -39,6 +37,8 @@ from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Vacuum
+from crossstream.task.batch import Batch, Report, settings_of
+from crossstream.task.stores import measure
 from crossstream.topics import TopicPartition
 
 _logger = logging.getLogger("crossstream.spark")

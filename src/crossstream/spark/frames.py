@@ -33,13 +33,13 @@ from crossstream.errors import (
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.once import BatchMark
 from crossstream.records import RECORDS, encode_headers
-from crossstream.runtime.batch import FRAME_RANK, rank_of
-from crossstream.runtime.shuffle_codec import Block, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.spark.errors import with_packed_errors
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
+from crossstream.task.batch import FRAME_RANK, rank_of
+from crossstream.task.shuffle_codec import Block, unpack
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
 """Columns that all DataFrame sources are brought to; the timestamp is null where a source has none."""

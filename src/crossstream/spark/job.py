@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.task import Outgoing, Sent, collected, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
@@ -37,6 +36,7 @@ from crossstream.spark.worker import (
     later_round,
     read_round,
 )
+from crossstream.task.batch import Batch, Report
 
 
 @dataclass(frozen=True, slots=True)

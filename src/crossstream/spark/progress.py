@@ -16,8 +16,8 @@ from crossstream.errors import ConfigError, ProcessingError, caller_location, ty
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.metrics.observation import Progress, Running, by_store
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.runtime.batch import Partnerless, Report, by_operator
 from crossstream.signatures import deferred_kind, fits_call
+from crossstream.task.batch import Partnerless, Report, by_operator
 
 logger = logging.getLogger("crossstream.sources")
 

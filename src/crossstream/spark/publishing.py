@@ -14,7 +14,6 @@ from crossstream.errors import ConfigError
 from crossstream.filetopics import Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
-from crossstream.runtime.batch import Report
 from crossstream.spark.topics import named_topics
 from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
@@ -27,6 +26,7 @@ from crossstream.storage.log_entries import (
 )
 from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
+from crossstream.task.batch import Report
 from crossstream.topics import TopicConnection, TopicPartition
 
 

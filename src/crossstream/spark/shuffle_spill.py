@@ -18,9 +18,9 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 from pyspark import SparkContext, SparkFiles
 
-from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.task import Outgoing
 from crossstream.storage.files import PRIVATE, Written, buffers_of, make_folder, opener
+from crossstream.task.shuffle_codec import Block
 
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their blocks."""

@@ -27,7 +27,6 @@ from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.reason import Why
 from crossstream.recompute.why import why
-from crossstream.runtime.batch import settings_of
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import call_listener, check_listener, html_of, show_live
@@ -36,6 +35,7 @@ from crossstream.spark.topics import connection_of
 from crossstream.spark.window import Health, Window
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import root_of
+from crossstream.task.batch import settings_of
 
 logger = logging.getLogger("crossstream")
 

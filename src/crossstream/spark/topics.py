@@ -19,7 +19,6 @@ from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import ExtractedTimes
-from crossstream.runtime.batch import TopicInput
 from crossstream.runtime.scheduler import SourcePlanner, copied
 from crossstream.spark.claim import Found
 from crossstream.storage.commit_log import BatchLog
@@ -29,6 +28,7 @@ from crossstream.storage.log_entries import (
     SourceRange,
 )
 from crossstream.storage.root import StateRoot
+from crossstream.task.batch import TopicInput
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition, all_partitions
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.batch import Batch, Input, Report, Settings, TopicInput, unpack_report
-from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.commit_log import STAGED
+from crossstream.task.batch import Batch, Input, Report, Settings, TopicInput, unpack_report
+from crossstream.task.shuffle_codec import Block
+from crossstream.task.stores import FolderStores, GlobalTables
 from crossstream.topics import TopicConnection
 
 BATCH_PROPERTY = "crossstream.batch"

@@ -28,13 +28,13 @@ from crossstream.planning.plan import StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
-from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, by_operator, policy_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
-from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.serdes.serde import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
+from crossstream.task.batch import Batch, Partnerless, Report, Settings, by_operator, policy_of
+from crossstream.task.stores import GlobalTables, MemoryStores
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 

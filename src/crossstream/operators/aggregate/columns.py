@@ -39,10 +39,10 @@ from crossstream.operators.aggregate.parts import (
 )
 from crossstream.operators.aggregate.ranked import Ranked
 from crossstream.operators.aggregate.sketch import Sketched
-from crossstream.operators.table.kernel import Rows as TableRows
 from crossstream.serdes import arrays
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
+from crossstream.tables.rows import Rows as TableRows
 
 PartKey = tuple[str, int | None, int]
 """What a part does, the number of its field, and how many values it lists."""

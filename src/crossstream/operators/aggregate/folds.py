@@ -20,9 +20,9 @@ from crossstream.operators.aggregate.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
 from crossstream.operators.aggregate.refused import RefusedRows
 from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
-from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
+from crossstream.tables.rows import Rows
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
 from crossstream.storage.sorted_run import begins_of
+from crossstream.tables.rows import Rows
 
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""

@@ -45,13 +45,13 @@ from crossstream.operators.aggregate.windows import (
     retention_of,
     windows_of,
 )
-from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
-from crossstream.operators.table.kernel import as_stored
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.columns import take
+from crossstream.tables.rows import as_stored
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""

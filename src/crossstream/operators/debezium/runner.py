@@ -5,8 +5,8 @@ from __future__ import annotations
 from crossstream.columns.evaluate import Failure
 from crossstream.graph.nodes import Source
 from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, around_truncates, complete, truncated
-from crossstream.operators.runner import Emitted, Runner
 from crossstream.planning.steps import CompleteRowsStep
+from crossstream.task.runner import Emitted, Runner
 
 
 class CompleteRowsRunner(Runner):

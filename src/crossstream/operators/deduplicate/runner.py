@@ -13,8 +13,8 @@ from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 from crossstream.graph import nodes as graph
 from crossstream.operators.deduplicate.kernel import first_ones
-from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 OWN_KEY = "own key"
 """Extra column: the key of a record that travels by its identity."""

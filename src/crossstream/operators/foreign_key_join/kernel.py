@@ -34,13 +34,13 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
-from crossstream.operators.table.kernel import as_changed
-from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import LEFT
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
+from crossstream.tables.joined import Joined, Lookup
+from crossstream.tables.rows import as_changed
 
 Kind = Literal["inner", "left"]
 

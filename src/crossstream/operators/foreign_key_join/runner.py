@@ -24,11 +24,11 @@ from crossstream.operators.foreign_key_join.kernel import (
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
-from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.task.runner import Emitted, Runner, no_changes
 
 LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
     {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}

@@ -19,12 +19,12 @@ from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
-from crossstream.operators.table.kernel import Rows, as_changed
-from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
+from crossstream.tables.joined import Joined, Lookup
+from crossstream.tables.rows import Rows, as_changed
 
 _NEVER = np.iinfo(np.int64).min
 

@@ -22,13 +22,14 @@ from crossstream.operators.foreign_key_join.kernel import (
     resolve,
 )
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
-from crossstream.operators.global_join.kernel import Changed, History, look_up
-from crossstream.operators.runner import Emitted, Runner, no_changes
-from crossstream.operators.stream_join.partners import LEFT, RIGHT
-from crossstream.operators.table.kernel import Rows, upsert
+from crossstream.operators.global_join.kernel import look_up
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
+from crossstream.tables.global_tables import Changed, History
+from crossstream.tables.partners import LEFT, RIGHT
+from crossstream.tables.rows import Rows, upsert
+from crossstream.task.runner import Emitted, Runner, no_changes
 
 
 class GlobalRunner(Runner):

@@ -17,9 +17,9 @@ from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.durations import Duration, to_milliseconds, to_record_timestamp
 from crossstream.errors import ProcessingError, StateError
 from crossstream.operators.process.stores import NOTHING, ProcessorView, Undo
-from crossstream.operators.runner import OpenStore
 from crossstream.records import Header, encode_headers
 from crossstream.storage.columns import take
+from crossstream.task.runner import OpenStore
 
 Kind = Literal["stream-time", "wall-clock"]
 

@@ -18,10 +18,10 @@ from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
 from crossstream.graph import nodes as graph
 from crossstream.operators.process.context import ProcessorContext, Record, Timers, load, save, undo_all
 from crossstream.operators.process.stores import KeyValueView, ProcessorView, Undo, VersionedView, WindowView
-from crossstream.operators.runner import Emitted, Runner, Task, no_changes
 from crossstream.planning.steps import ProcessStep, TransformBatchesStep
 from crossstream.records import decode_headers
 from crossstream.serdes import serde as calls
+from crossstream.task.runner import Emitted, Runner, Task, no_changes
 
 
 def views_of(

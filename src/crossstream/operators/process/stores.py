@@ -19,11 +19,11 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.durations import to_timestamp
 from crossstream.errors import StateError
-from crossstream.operators.runner import OpenStore
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.storage.columns import take
 from crossstream.storage.sorted_run import stable_order
+from crossstream.task.runner import OpenStore
 
 Undo = list[tuple[dict[Any, Any], Any, Any]]
 """What has to be put back if a record fails: a dict, a key, and what it held; `NOTHING` for no such key."""

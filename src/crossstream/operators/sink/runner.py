@@ -19,13 +19,13 @@ from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, Runner, Task
 from crossstream.operators.sink.table_rows import unfit_rows
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.shuffle_codec import pack
 from crossstream.serdes.refusals import show
 from crossstream.serdes.serde import bisected
+from crossstream.task.runner import Emitted, Runner, Task
+from crossstream.task.shuffle_codec import pack
 from crossstream.topics import is_legal_name
 
 _CHUNK = 16_384

@@ -38,7 +38,7 @@ from crossstream.serdes.serde import (
 from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
-    from crossstream.runtime.bad_records import Failures
+    from crossstream.task.failures import Failures
 
 
 _TIMESTAMP = "timestamp"

@@ -39,12 +39,12 @@ from crossstream.operators.star_join.subscriptions import (
     WAS,
     answers_of,
 )
-from crossstream.operators.table.kernel import as_stored
-from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import places_of, sorted_order, stable_order
+from crossstream.tables.joined import Joined
+from crossstream.tables.rows import as_stored
 
 
 @dataclass(frozen=True, slots=True)

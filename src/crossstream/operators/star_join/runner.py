@@ -11,7 +11,6 @@ from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.runner import emit_of, references_of
-from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import PartitionState, resolve
 from crossstream.operators.star_join.subscriptions import (
@@ -26,6 +25,7 @@ from crossstream.operators.star_join.subscriptions import (
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 from crossstream.serdes.serde import NO_READER
 from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
 
 _MADE = 0
 """Stream time of a derived store that has been made from what it is derived from."""

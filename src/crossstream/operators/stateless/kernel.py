@@ -21,7 +21,7 @@ from crossstream.columns.evaluate import Failure, evaluate, evaluate_where, hold
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.operators.table.kernel import BEHIND, OVERTAKEN
+from crossstream.tables.rows import BEHIND, OVERTAKEN
 
 Result = tuple[Changes, list[Failure]]
 

@@ -8,9 +8,9 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, Runner, Task
 from crossstream.operators.stateless import kernel as stateless
 from crossstream.planning.steps import EncodeStep, StatelessStep
+from crossstream.task.runner import Emitted, Runner, Task
 
 
 class StatelessRunner(Runner):

@@ -27,7 +27,23 @@ from typing import Literal
 import numpy as np
 
 from crossstream.columns.changes import Asked, Changes
-from crossstream.operators.stream_join.partners import (
+from crossstream.operators.stream_join.records import (
+    ALONE,
+    CLOSED,
+    PAIR,
+    Events,
+    Kept,
+    Maker,
+    Records,
+    closing,
+    put_records,
+    put_waiting,
+    rows_of,
+    waits_on,
+)
+from crossstream.storage.sorted_run import begins_of
+from crossstream.tables.joined import Joined
+from crossstream.tables.partners import (
     FRESH,
     LEFT,
     NEVER,
@@ -43,22 +59,6 @@ from crossstream.operators.stream_join.partners import (
     pairs,
     search,
 )
-from crossstream.operators.stream_join.records import (
-    ALONE,
-    CLOSED,
-    PAIR,
-    Events,
-    Kept,
-    Maker,
-    Records,
-    closing,
-    put_records,
-    put_waiting,
-    rows_of,
-    waits_on,
-)
-from crossstream.operators.table_join.kernel import Joined
-from crossstream.storage.sorted_run import begins_of
 
 Kind = Literal["inner", "left", "outer"]
 OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}

@@ -15,18 +15,6 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
-from crossstream.operators.stream_join.partners import (
-    FRESH,
-    LEFT,
-    RIGHT,
-    SIDES,
-    Hits,
-    Pieces,
-    Times,
-    Window,
-    numbers_in,
-)
-from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import (
     EMPTY_BYTES,
@@ -40,6 +28,8 @@ from crossstream.storage.columns import (
 )
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run, is_sorted, sorted_order
+from crossstream.tables.joined import Joined
+from crossstream.tables.partners import FRESH, LEFT, RIGHT, SIDES, Hits, Pieces, Times, Window, numbers_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.stream_join.kernel import StreamJoin, dropped, expire, join_streams
-from crossstream.operators.stream_join.partners import LEFT, RIGHT, SIDES, Times, Window
 from crossstream.operators.stream_join.records import Maker, due_until, records_of
 from crossstream.planning.steps import StreamStreamJoinStep
+from crossstream.tables.partners import LEFT, RIGHT, SIDES, Times, Window
+from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
 
 
 class StreamStreamJoinRunner(Runner):

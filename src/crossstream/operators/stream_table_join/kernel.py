@@ -31,12 +31,12 @@ from crossstream.columns.order import (
     running_maximum_of,
 )
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.table.kernel import as_stored, find_versions, headers_at, latest_versions, lookup
-from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
+from crossstream.tables.joined import Joined
+from crossstream.tables.rows import as_stored, find_versions, headers_at, latest_versions, lookup
 
 
 @dataclass(frozen=True, slots=True)

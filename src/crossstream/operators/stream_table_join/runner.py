@@ -8,7 +8,6 @@ from functools import partial
 from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.stream_table_join.kernel import (
     Buffer,
     TableHistory,
@@ -19,6 +18,7 @@ from crossstream.operators.stream_table_join.kernel import (
     waiting_rows,
 )
 from crossstream.planning.steps import StreamTableJoinStep
+from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
 
 
 class StreamTableJoinRunner(Runner):

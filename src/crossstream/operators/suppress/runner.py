@@ -16,7 +16,6 @@ from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.suppress.kernel import (
     HELD,
     Bounds,
@@ -33,6 +32,7 @@ from crossstream.serdes.arrays import null_rows
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
 from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
+from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
 
 _ALL = 1 << 62
 

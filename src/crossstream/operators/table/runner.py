@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import arrival_of, by_key
-from crossstream.operators.runner import Emitted, Runner, without_marks
-from crossstream.operators.table.kernel import upsert, upsert_versions
 from crossstream.planning.steps import MaterializeStep, OrderStep
+from crossstream.tables.rows import upsert, upsert_versions
+from crossstream.task.runner import Emitted, Runner, without_marks
 
 
 class MaterializeRunner(Runner):

@@ -7,70 +7,24 @@ last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.changes import Asked, Changes, Headers, both_sides, headers_in, headers_of
-from crossstream.columns.evaluate import Failure, evaluate_where
+from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.stream_join.partners import RIGHT
-from crossstream.operators.table.kernel import Rows, as_stored
 from crossstream.storage.columns import Column, take_or_null
+from crossstream.tables.joined import Joined, Lookup
+from crossstream.tables.rows import Rows, as_stored
 
 Kind = Literal["inner", "left", "outer"]
-Lookup = Callable[[np.ndarray, Column], Rows]
-"""Rows of a table before the batch, for sorted hashes and their keys."""
 
 _NEVER = np.iinfo(np.int64).min
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The values of both sides for the rows that a joiner failed on, in their order.
-
-    ``side``: the side of the record that each row is a result of; None: the left side, if it has a value.
-    """
-
-    left: Values
-    right: Values
-    side: np.ndarray | None = None
-
-    @property
-    def is_right(self) -> np.ndarray:
-        """Which rows are results of a record on the right."""
-        return self.left.missing() if self.side is None else self.side == RIGHT
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Result changes, and the rows that the joiner failed on. ``given``: the values it got for these."""
-
-    changes: Changes
-    failures: list[Failure] = field(default_factory=list)
-    given: Given | None = None
-
-    @classmethod
-    def of(
-        cls,
-        changes: Changes,
-        failures: list[Failure],
-        left: Values,
-        right: Values,
-        side: np.ndarray | None = None,
-    ) -> Joined:
-        """Results with their failures. ``left``, ``right``, ``side``: as in `Given`, but for all rows."""
-        if not failures:
-            return cls(changes)
-        rows = np.array([failure.row for failure in failures])
-        return cls(
-            changes, failures, Given(left.take(rows), right.take(rows), None if side is None else side[rows])
-        )
 
 
 @dataclass(frozen=True, slots=True)

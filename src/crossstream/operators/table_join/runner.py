@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from crossstream.columns.changes import Asked
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.table_join.kernel import join_tables
 from crossstream.planning.steps import TableJoinStep
+from crossstream.task.runner import Emitted, Runner, no_changes
 
 
 class TableJoinRunner(Runner):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.runtime.batch import Report, pack_report, unpack_report
-from crossstream.runtime.missing_fields import LookUp
+from crossstream.task.batch import Report, pack_report, unpack_report
+from crossstream.task.missing_fields import LookUp
 
 ROWS = 1_200
 PRODUCT = {"name": "scarf", "merchant": "m1", "price": 7}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream.errors import SinkError
 from crossstream.records import REASON, Header
-from crossstream.runtime.dead_letters import HEADERS_CUT, KEY_CUT, SPILLED, VALUE_CUT, Letter
+from crossstream.task.dead_letters import HEADERS_CUT, KEY_CUT, SPILLED, VALUE_CUT, Letter
 
 PLACE = [
     ("crossstream.operator", b"orders"),

@@ -11,9 +11,9 @@ import pytest
 
 import crossstream as cs
 from crossstream.columns.order import minor_of
-from crossstream.runtime.batch import Batch, rank_of
 from crossstream.spark.frames import frame_spans
 from crossstream.storage.log_entries import SourceRange
+from crossstream.task.batch import Batch, rank_of
 
 TEXT = cs.serdes.string()
 CONSUMED = cs.Consumed(key=TEXT, value=TEXT)

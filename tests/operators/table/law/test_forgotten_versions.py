@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.operators.table.kernel import version_at
 from crossstream.planning.plan import VERSIONED
 from crossstream.storage.compaction import Part, remembered
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sort_rows
 from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
+from crossstream.tables.rows import version_at
 from tests.laws.effort import cases
 from tests.laws.rescaling import cut
 from tests.storage.rows import KEYS, Memory, binary, version_rows

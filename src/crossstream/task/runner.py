@@ -19,8 +19,15 @@ from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import SourceTimes, Timeline
 from crossstream.columns.values import Values
-from crossstream.operators.global_join.kernel import History
-from crossstream.operators.table.kernel import (
+from crossstream.planning.plan import Flow, Plan, StoreDef
+from crossstream.planning.steps import Step
+from crossstream.serdes import Serde
+from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.storage.log_entries import Silence
+from crossstream.storage.snapshot import Snapshot
+from crossstream.tables.global_tables import History
+from crossstream.tables.joined import Joined, Lookup
+from crossstream.tables.rows import (
     BEHIND,
     Rows,
     Versions,
@@ -30,17 +37,10 @@ from crossstream.operators.table.kernel import (
     versions_by_arrival,
     versions_by_time,
 )
-from crossstream.operators.table_join.kernel import Joined, Lookup
-from crossstream.planning.plan import Flow, Plan, StoreDef
-from crossstream.planning.steps import Step
-from crossstream.runtime.bad_records import Failures, Part
-from crossstream.runtime.batch import Batch, Output, Report, Settings
-from crossstream.runtime.missing_fields import LookUp
-from crossstream.runtime.stores import GlobalTables
-from crossstream.serdes import Serde
-from crossstream.storage.columns import EMPTY_BYTES, Column
-from crossstream.storage.log_entries import Silence
-from crossstream.storage.snapshot import Snapshot
+from crossstream.task.batch import Batch, Output, Report, Settings
+from crossstream.task.failures import Failures, Part
+from crossstream.task.missing_fields import LookUp
+from crossstream.task.stores import GlobalTables
 
 Emitted = Iterator[tuple[str, Changes]]
 

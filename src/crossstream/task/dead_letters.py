@@ -21,13 +21,13 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError, type_and_text
 from crossstream.graph.nodes import Aggregate, ForeignKeyJoin, Graph, Node, StreamStreamJoin, StreamTableJoin
-from crossstream.operators.table_join.kernel import Given
 from crossstream.records import REASON, Header, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
+from crossstream.tables.joined import Given
 
 SPILLED = "crossstream.spilled"
 """The header that names the file with the whole record."""

@@ -22,11 +22,11 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import Puts, by_arrival, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.graph.nodes import GlobalJoin
-from crossstream.operators.global_join.kernel import Changed, GlobalTable, Looked
-from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column, take, take_or_null, valid
 from crossstream.storage.sorted_run import bisect, expand, places_of, stable_order
+from crossstream.tables.global_tables import Changed, GlobalTable, Looked
+from crossstream.tables.rows import Rows
 
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

@@ -16,9 +16,9 @@ from crossstream.columns.stream_time import BY_CLOCK
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Shape
-from crossstream.runtime.missing_fields import LookUp, MissingFields
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
+from crossstream.task.missing_fields import LookUp, MissingFields
 from crossstream.topics import OffsetRange, RangeReader
 
 FRAME_RANK = 1 << 20

@@ -15,10 +15,7 @@ import numpy as np
 
 from crossstream.errors import SerdeError
 from crossstream.graph.nodes import GlobalJoin
-from crossstream.operators.global_join.kernel import Changed, GlobalTable, History, WholeTable
-from crossstream.operators.global_join.view import View
 from crossstream.planning.plan import Plan, StoreDef, ViewDef
-from crossstream.runtime.batch import Batch
 from crossstream.serdes import refusals
 from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import find_invalid
@@ -30,6 +27,9 @@ from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Version, advance, load_version, saver, store_version, unique_name
+from crossstream.tables.global_tables import Changed, GlobalTable, History, WholeTable
+from crossstream.tables.view import View
+from crossstream.task.batch import Batch
 
 
 def measure(

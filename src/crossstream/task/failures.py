@@ -16,14 +16,14 @@ from crossstream.columns.order import place_of
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, type_and_text
 from crossstream.graph.nodes import Graph, Node
-from crossstream.operators.table_join.kernel import Given
 from crossstream.records import decode_headers
-from crossstream.runtime.batch import Batch, Policy, Report
-from crossstream.runtime.dead_letters import Forms, Letter, about, as_records, letters
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
 from crossstream.serdes.registry_serde import frame_hint
 from crossstream.serdes.serde import ForTopic
+from crossstream.tables.joined import Given
+from crossstream.task.batch import Batch, Policy, Report
+from crossstream.task.dead_letters import Forms, Letter, about, as_records, letters
 
 _FIX_RECORD = "fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)"
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
