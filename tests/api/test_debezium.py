@@ -13,7 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.planning.steps import CompleteRowsStep
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.catalog.planners import plan_topology
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
-from crossstream.planning.planner import plan_topology
 from tests.api.cases import JSON
 
 TEXT, ANY = serdes.string(), serdes.json()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.cli.loading import load
-from crossstream.planning.planner import plan_topology
 from tests.cli.cases import app_file, call
 from tests.recompute.test_verify import changed
 from tests.recompute.world import World

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from crossstream.api.topology import Topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.graph.nodes import Source
-from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
 from crossstream.runtime.rescaling import partitioners, placements, rescale
-from crossstream.runtime.task import Outgoing, RoundTask
+from crossstream.runtime.round import Outgoing, RoundTask
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
 from crossstream.storage.vacuum import Vacuum

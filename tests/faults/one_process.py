@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.planning.planner import plan_topology
-from crossstream.runtime.task import Outgoing, collected
+from crossstream.catalog.planners import plan_topology
+from crossstream.runtime.round import Outgoing, collected
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.catalog.planners import plan_topology
 from crossstream.errors import SourceError
 from crossstream.kafka import client
 from crossstream.kafka.client import Outages
-from crossstream.planning.planner import plan_topology
 from crossstream.spark import topics
 from crossstream.spark.claim import Found
 from crossstream.spark.topics import Inputs, connection_of

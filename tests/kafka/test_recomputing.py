@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import crossstream as cs
+from crossstream.catalog.planners import plan_topology
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
-from crossstream.planning.planner import plan_topology
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import verify_results
 from crossstream.recompute.why import why

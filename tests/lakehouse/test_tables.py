@@ -334,7 +334,7 @@ def test_without_the_library(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_secrets_stay_in_the_driver(lake: Lake) -> None:
-    from crossstream.planning.planner import plan_topology
+    from crossstream.catalog.planners import plan_topology
 
     builder = cs.StreamsBuilder()
     orders = builder.table("orders", cs.Consumed(key=TEXT, value=ORDER))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 import crossstream as cs
+from crossstream.catalog.planners import plan_topology
 from crossstream.filetopics import FileTopics
-from crossstream.planning.planner import plan_topology
 from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import why_not_sampled
 from crossstream.storage.commit_log import BatchLog, commit_file

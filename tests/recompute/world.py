@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.catalog.planners import plan_topology
 from crossstream.filetopics import FileTopics
-from crossstream.planning.planner import plan_topology
 from crossstream.recompute.reason import Why
 from crossstream.recompute.verify import Verified, verify_results
 from crossstream.recompute.why import why

@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.runtime.backlog_split import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import SourceRange

@@ -11,7 +11,7 @@ from hypothesis import given
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime import task
+from crossstream.runtime import round as task
 from crossstream.task import shuffle_codec
 from tests.conformance.compare import by_key
 from tests.laws.effort import law

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.spark import worker
 
 

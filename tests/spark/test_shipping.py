@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.spark.job import pickled_job
 from crossstream.spark.worker import Job
 from crossstream.task.batch import settings_of

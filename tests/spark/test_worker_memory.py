@@ -11,8 +11,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.catalog.planners import plan_topology
 from crossstream.planning.plan import KEY_VALUE, StoreDef
-from crossstream.planning.planner import plan_topology
 from crossstream.spark import worker as memory
 from crossstream.spark.worker import Job, opened
 from crossstream.storage.files import partition_folder

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, caller_location
 from crossstream.graph import describe
 from crossstream.graph.nodes import Graph
 from crossstream.missing_names import PointsToNames
-from crossstream.planning.planner import plan_topology
 from crossstream.signatures import check_partitions
 
 

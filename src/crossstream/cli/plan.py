@@ -9,12 +9,12 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load, settled
 from crossstream.cli.query import state_root
 from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.graph.nodes import FrameSource, Graph, Source
-from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
 from crossstream.query.text import to_json
 from crossstream.spark.claim import check_fit, wanted_of

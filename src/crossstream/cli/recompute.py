@@ -7,13 +7,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
 from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
 from crossstream.errors import StateError
-from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain

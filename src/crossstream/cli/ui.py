@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import say
 from crossstream.cli.loading import load
 from crossstream.cli.query import state_root
 from crossstream.cli.recompute import inputs_of
 from crossstream.cli.restarts import on_signals
-from crossstream.planning.planner import plan_topology
 from crossstream.query.files import application_of
 from crossstream.recompute.reason import Why
 from crossstream.recompute.why import why

@@ -8,5 +8,5 @@
 | `kernel.py` | the pure function: (state, changes) → (state changes, result changes) |
 
 To add an operator, copy the smallest, `global_join`: a node in `graph/nodes.py`, a step in `planning/steps.py`, these
-four files, and a line each in `planning/planner.py` and `registry.py`. What the code weighs, and why: decision 0035.
+four files, and a line each in `catalog/planners.py` and `catalog/runners.py`. What the code weighs, and why: decision 0035.
 """

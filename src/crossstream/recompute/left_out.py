@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from crossstream import serdes
 from crossstream.api.topology import Topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.columns.functions import Function
 from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, StoreSpec, lineage
 from crossstream.planning.plan import Plan
-from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
 from crossstream.recompute.pool import Pool, row_keys
 from crossstream.recompute.replay import FromMemory, Replay

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from crossstream.api.topology import Topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.columns.functions import Function
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
-from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Pool
 from crossstream.recompute.replay import Replay
 from crossstream.task.batch import Settings

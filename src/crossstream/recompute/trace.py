@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from crossstream import serdes
 from crossstream.api.topology import Topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
-from crossstream.planning.planner import plan_topology
 from crossstream.recompute.pool import Picked, Pool, Wanted, collect, row_keys
 from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.recompute.taps import TAP, Key, as_stream, run_with_taps

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossstream.catalog.planners import plan_topology
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
-from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
-from crossstream.runtime.task import Outgoing, Sent, collected, follows
+from crossstream.runtime.round import Outgoing, Sent, collected, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
 from crossstream.spark.frames import packed_blocks, unpacked_row

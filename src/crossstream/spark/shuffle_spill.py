@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 from pyspark import SparkContext, SparkFiles
 
-from crossstream.runtime.task import Outgoing
+from crossstream.runtime.round import Outgoing
 from crossstream.storage.files import PRIVATE, Written, buffers_of, make_folder, opener
 from crossstream.task.shuffle_codec import Block
 

@@ -16,12 +16,12 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from crossstream.api.topology import Topology, check_config, check_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.errors import ConfigError, CrossStreamError, caller_location
 from crossstream.metrics.observation import Progress, Running
 from crossstream.missing_names import PointsToNames
-from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
+from crossstream.runtime.round import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.commit_log import STAGED

@@ -17,6 +17,7 @@ import pyarrow as pa
 from crossstream.api.checks import check_serdes, check_topic
 from crossstream.api.topology import Topology, check_topology
 from crossstream.api.types import AsSerde, as_serde
+from crossstream.catalog.planners import plan_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, StateError, caller_location
@@ -25,7 +26,6 @@ from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
 from crossstream.missing_names import PointsToNames
 from crossstream.planning.plan import StoreDef
-from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of

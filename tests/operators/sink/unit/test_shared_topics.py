@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.planning.steps import SinkStep
 from crossstream.testing import TopologyTestDriver
 

@@ -7,10 +7,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.catalog.planners import plan_topology
 from crossstream.graph import nodes as graph
 from crossstream.graph.describe import to_dict, to_mermaid
 from crossstream.planning.plan import layout_of
-from crossstream.planning.planner import plan_topology
 from tests.api.cases import JSON, TYPED, node_of, refused, serde_names, tables
 
 

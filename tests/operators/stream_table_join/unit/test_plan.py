@@ -6,7 +6,7 @@ import polars as pl
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.planning.steps import (
     AnswerManyStep,
     MaterializeStep,

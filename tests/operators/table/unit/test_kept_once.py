@@ -10,7 +10,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.planner import plan_topology
+from crossstream.catalog.planners import plan_topology
 from crossstream.query.files import open_store
 from tests.docs.state_folder import Writer
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
+from crossstream.catalog.runners import RUNNERS
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
 from crossstream.errors import CrossStreamError, SerdeError
-from crossstream.operators.registry import RUNNERS
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
