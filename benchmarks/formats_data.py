@@ -15,7 +15,7 @@ from benchmarks.generate import Topics
 from benchmarks.ours import Customer, Order
 from crossstream import serdes
 from crossstream.partitioning import murmur2_partitions
-from crossstream.serdes.avro_types import schema_text
+from crossstream.serdes.avro.types import schema_text
 from crossstream.serdes.serde import decode_series, encode_series
 
 

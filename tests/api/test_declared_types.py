@@ -13,7 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.json_plain import KeptJson
+from crossstream.serdes.json.plain import KeptJson
 
 TEXT, JSON = serdes.string(), serdes.json()
 ANY = cs.Consumed(key=TEXT, value=JSON)

@@ -13,7 +13,7 @@ import pytest
 from crossstream import serdes
 from crossstream.cli import main
 from crossstream.cli.types import module_of
-from crossstream.serdes.registry import Registered, RegistrySettings, connection
+from crossstream.serdes.registry.client import Registered, RegistrySettings, connection
 
 pytest.importorskip("confluent_kafka.schema_registry")
 

@@ -16,7 +16,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.serdes.json_columns import Columns
+from crossstream.serdes.json.columns import Columns
 from crossstream.storage.files import whole
 from crossstream.task.shuffle_codec import HANDED, pack, unpack
 

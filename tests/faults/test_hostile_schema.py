@@ -17,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes import avro_resolve, avro_schema
-from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_schema import parse
-from crossstream.serdes.avro_serde import reader_of
-from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.registry import RegistrySettings, connection
+from crossstream.serdes.avro import resolve as avro_resolve
+from crossstream.serdes.avro import schema as avro_schema
+from crossstream.serdes.avro.read import decoded
+from crossstream.serdes.avro.resolve import resolved
+from crossstream.serdes.avro.schema import parse
+from crossstream.serdes.avro.serde import reader_of
+from crossstream.serdes.avro.single import Reader
+from crossstream.serdes.registry.client import RegistrySettings, connection
 from crossstream.serdes.serde import find_invalid
 
 OWN: Any = {"type": "record", "name": "Own", "fields": [{"name": "id", "type": "long"}]}

@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.json_bounds import DEEPEST_COLUMN
+from crossstream.serdes.json.bounds import DEEPEST_COLUMN
 
 
 def struct(levels: int, lists: bool) -> Any:

@@ -21,7 +21,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.query.text import parse_key
 from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.commit_log import BatchLog
 from tests.cli.cases import call
 from tests.docs.state_folder import Writer
@@ -411,7 +411,7 @@ class TestAvroAndTheRegistry:
 
 
 def serdes_schema(kind: type) -> Any:
-    from crossstream.serdes.avro_types import schema_text
+    from crossstream.serdes.avro.types import schema_text
 
     return json.loads(schema_text(kind))
 

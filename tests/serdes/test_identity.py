@@ -14,7 +14,7 @@ import pytest
 
 from crossstream import serdes
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 from tests.serdes.processes import read_in_another_process
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.json_plain import typed_as
+from crossstream.serdes.json.plain import typed_as
 from crossstream.serdes.serde import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 

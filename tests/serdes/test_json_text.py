@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.json_columns import beyond_the_calendar
+from crossstream.serdes.json.columns import beyond_the_calendar
 from tests.serdes.rows import unhurried
 
 JSON = serdes.json()

@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 TEXT, JSON = serdes.string(), serdes.json()
 CONSUMED = cs.Consumed(key=TEXT, value=TEXT)

@@ -21,7 +21,7 @@ from crossstream.durations import Duration, Timestamp, is_duration, to_milliseco
 from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import KeptJson, UntypedJson
+from crossstream.serdes.json.plain import KeptJson, UntypedJson
 from crossstream.serdes.serde import alike, check_key_serde, names_apart
 from crossstream.signatures import deferred_kind, fits_call
 from crossstream.topics import name_fault

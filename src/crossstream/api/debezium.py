@@ -11,11 +11,11 @@ from crossstream import serdes
 from crossstream.errors import TopologyError, caller_location
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Binary, Debezium, layout_of
-from crossstream.serdes.json_plain import SchemaJson
-from crossstream.serdes.json_shapes import Field, NoColumn, column
-from crossstream.serdes.json_typed import TypedJson, scaled
-from crossstream.serdes.json_types import is_scale
-from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.json.plain import SchemaJson
+from crossstream.serdes.json.shapes import Field, NoColumn, column
+from crossstream.serdes.json.typed import TypedJson, scaled
+from crossstream.serdes.json.types import is_scale
+from crossstream.serdes.registry.client import RegistrySettings
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What a connector writes for a value that it did not get; ``unavailable.value.placeholder`` changes it."""

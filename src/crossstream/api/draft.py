@@ -25,7 +25,7 @@ from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
 from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import SchemaJson, unnamed
+from crossstream.serdes.json.plain import SchemaJson, unnamed
 from crossstream.signatures import is_whole
 
 N = TypeVar("N", bound=Node)

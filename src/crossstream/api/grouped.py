@@ -33,7 +33,7 @@ from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import unnamed
+from crossstream.serdes.json.plain import unnamed
 from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
 
 if TYPE_CHECKING:

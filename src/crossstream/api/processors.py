@@ -25,7 +25,7 @@ from crossstream.api.types import SerdeField
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Deduplicate, Process, ProcessorStore, TransformBatches
-from crossstream.serdes.json_plain import typed_as
+from crossstream.serdes.json.plain import typed_as
 from crossstream.signatures import fits_call, keyword_settings
 from crossstream.typing import KeySelector
 

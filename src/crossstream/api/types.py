@@ -26,7 +26,7 @@ from crossstream.errors import ProcessingError, SerdeError, TopologyError, calle
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_plain import SchemaJson, typed_as
+from crossstream.serdes.json.plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
 
 AsSerde: TypeAlias = Serde | type[Any] | Mapping[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.registry import Registered, RegistrySettings, connection
+from crossstream.serdes.registry.client import Registered, RegistrySettings, connection
 
 
 def main(arguments: Namespace) -> int:

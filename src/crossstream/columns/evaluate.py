@@ -28,7 +28,7 @@ from crossstream.columns.values import Bytes, Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import beyond_the_calendar
+from crossstream.serdes.json.columns import beyond_the_calendar
 from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.sorted_run import places_of

@@ -24,7 +24,7 @@ from crossstream.planning.plan import (
 from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
 from crossstream.planning.timelines import feeds_of
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
 from crossstream.storage.sorted_run import Layout
 

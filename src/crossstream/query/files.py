@@ -11,7 +11,7 @@ from crossstream.planning.plan import Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
-from crossstream.serdes.registry import RegistrySettings
+from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit, Readable

@@ -19,10 +19,10 @@ import msgspec
 
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.avro_serde import Avro
+from crossstream.serdes.avro.serde import Avro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
-from crossstream.serdes.registry_avro import ConfluentAvro
-from crossstream.serdes.registry_json import ConfluentJson
+from crossstream.serdes.registry.avro import ConfluentAvro
+from crossstream.serdes.registry.json import ConfluentJson
 
 if TYPE_CHECKING:
     from crossstream.query.store import StoreReader

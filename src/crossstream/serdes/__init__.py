@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.serdes import refusals
-from crossstream.serdes.avro_serde import avro
-from crossstream.serdes.json_typed import json
+from crossstream.serdes.avro.serde import avro
+from crossstream.serdes.json.typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
-from crossstream.serdes.registry_avro import confluent_avro
-from crossstream.serdes.registry_json import confluent_json
-from crossstream.serdes.registry_protobuf import confluent_protobuf
+from crossstream.serdes.protobuf.serde import confluent_protobuf
+from crossstream.serdes.registry.avro import confluent_avro
+from crossstream.serdes.registry.json import confluent_json
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 

@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import refusals
-from crossstream.serdes.avro_schema import parse
-from crossstream.serdes.avro_serde import Avro
-from crossstream.serdes.json_plain import Kept, KeptJson, SchemaJson, UntypedJson
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows
-from crossstream.serdes.json_typed import TypedJson
+from crossstream.serdes.avro.schema import parse
+from crossstream.serdes.avro.serde import Avro
+from crossstream.serdes.json.plain import Kept, KeptJson, SchemaJson, UntypedJson
+from crossstream.serdes.json.rows import Decoder, decode_row, decode_rows
+from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
-from crossstream.serdes.registry import RegistrySettings
-from crossstream.serdes.registry_avro import ConfluentAvro
-from crossstream.serdes.registry_json import ConfluentJson
-from crossstream.serdes.registry_protobuf import ConfluentProtobuf
+from crossstream.serdes.protobuf.serde import ConfluentProtobuf
+from crossstream.serdes.registry.avro import ConfluentAvro
+from crossstream.serdes.registry.client import RegistrySettings
+from crossstream.serdes.registry.json import ConfluentJson
 from crossstream.serdes.serde import OneByOne, Serde
 from crossstream.serdes.shipping import message_class, shipped
 from crossstream.serdes.windowed import WindowedSerde

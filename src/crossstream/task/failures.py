@@ -19,7 +19,7 @@ from crossstream.graph.nodes import Graph, Node
 from crossstream.records import decode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
-from crossstream.serdes.registry_serde import frame_hint
+from crossstream.serdes.registry.serde import frame_hint
 from crossstream.serdes.serde import ForTopic
 from crossstream.tables.joined import Given
 from crossstream.task.batch import Batch, Policy, Report

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes import avro_cursor, avro_read
+from crossstream.serdes.avro import cursor as avro_cursor
+from crossstream.serdes.avro import read as avro_read
 from crossstream.serdes.serde import find_invalid
 from tests.serdes.avro.schemas import comparable, read, write
 

@@ -10,7 +10,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.registry import RegistrySettings, connection
+from crossstream.serdes.registry.client import RegistrySettings, connection
 from tests.serdes.avro.schemas import comparable, read, text
 from tests.serdes.avro.schemas import write as written
 from tests.serdes.avro.test_damaged import NESTED, ORDER, _basket, _damage, _order

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes import avro_serde
-from crossstream.serdes.avro_objects import objects
-from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_schema import parse
-from crossstream.serdes.avro_serde import reader_of
-from crossstream.serdes.avro_types import schema_text
+from crossstream.serdes.avro import serde as avro_serde
+from crossstream.serdes.avro.objects import objects
+from crossstream.serdes.avro.read import decoded
+from crossstream.serdes.avro.schema import parse
+from crossstream.serdes.avro.serde import reader_of
+from crossstream.serdes.avro.types import schema_text
 from crossstream.serdes.serde import find_invalid
 from tests.laws.effort import law
 from tests.serdes.avro.schemas import comparable, read, records, typed, write

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossstream.serdes import avro_skip
-from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_schema import parse
+from crossstream.serdes.avro import skip as avro_skip
+from crossstream.serdes.avro.read import decoded
+from crossstream.serdes.avro.resolve import resolved
+from crossstream.serdes.avro.schema import parse
 
 KINDS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ("null", st.none()),

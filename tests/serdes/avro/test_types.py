@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes.avro_types import schema_text
+from crossstream.serdes.avro.types import schema_text
 from crossstream.serdes.serde import check_key_serde, find_invalid
 from tests.serdes.avro.schemas import read
 

@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes import avro_rows, avro_single
-from crossstream.serdes.avro_cursor import Cursor
+from crossstream.serdes.avro import rows as avro_rows
+from crossstream.serdes.avro import single as avro_single
+from crossstream.serdes.avro.cursor import Cursor
 from crossstream.serdes.serde import find_invalid
 from tests.serdes.avro.schemas import typed, write
 

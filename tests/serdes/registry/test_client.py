@@ -13,8 +13,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes import registry as module
-from crossstream.serdes.registry import RegistrySettings, connection, subject_name
+from crossstream.serdes.registry import client as module
+from crossstream.serdes.registry.client import RegistrySettings, connection, subject_name
 from tests.serdes.registry.server import Registry, running
 
 pytest.importorskip("confluent_kafka.schema_registry")

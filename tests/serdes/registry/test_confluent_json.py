@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.registry import connection
-from crossstream.serdes.registry_json import schema_of_type
-from crossstream.serdes.registry_serde import put_frames
+from crossstream.serdes.registry.client import connection
+from crossstream.serdes.registry.json import schema_of_type
+from crossstream.serdes.registry.serde import put_frames
 from crossstream.serdes.serde import find_invalid
 
 pytest.importorskip("confluent_kafka.schema_registry")

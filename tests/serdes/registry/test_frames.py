@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.serdes import arrays
-from crossstream.serdes.registry_serde import FRAME, Frames, put_frames, split_frames
+from crossstream.serdes.registry.serde import FRAME, Frames, put_frames, split_frames
 
 IDS = st.integers(0, 2**31 - 1)
 FRAMES = st.tuples(IDS, st.binary(max_size=20))

@@ -40,7 +40,7 @@ from crossstream.operators.aggregate.parts import (
 from crossstream.operators.aggregate.ranked import Ranked
 from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.serdes import arrays
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 from crossstream.tables.rows import Rows as TableRows
 

@@ -22,7 +22,7 @@ from crossstream.operators.aggregate.columns import PartKey, Parts, beyond
 from crossstream.operators.aggregate.parts import Rows, State, WholeSum
 from crossstream.operators.aggregate.windows import STATE, Held, Made
 from crossstream.serdes import arrays
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null
 from crossstream.storage.sorted_run import begins_of, places_of
 

@@ -18,7 +18,7 @@ from crossstream.columns.order import arrival_numbers
 from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
 from crossstream.operators.aggregate.parts import Rows
 from crossstream.serdes import arrays
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import begins_of, expand, identities, places_of

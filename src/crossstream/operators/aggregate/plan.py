@@ -23,7 +23,7 @@ from crossstream.planning.plan import (
     aggregates,
 )
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
-from crossstream.serdes.json_plain import Kept, SchemaJson
+from crossstream.serdes.json.plain import Kept, SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.sorted_run import Layout
 

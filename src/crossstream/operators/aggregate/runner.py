@@ -47,7 +47,7 @@ from crossstream.operators.aggregate.windows import (
 )
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
-from crossstream.serdes.json_plain import SchemaJson
+from crossstream.serdes.json.plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.columns import take
 from crossstream.tables.rows import as_stored

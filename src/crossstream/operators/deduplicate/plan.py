@@ -9,7 +9,7 @@ from crossstream.graph.nodes import Deduplicate
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import DEDUPLICATED
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 
 def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:

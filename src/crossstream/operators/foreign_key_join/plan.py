@@ -18,7 +18,7 @@ from crossstream.planning.plan import (
 )
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""

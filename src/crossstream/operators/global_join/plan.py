@@ -8,7 +8,7 @@ from crossstream.operators.foreign_key_join.plan import left_of, subscribe
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import StoreDef, ViewDef
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 
 def plan_global_table(builder: PlanBuilder, node: Source) -> None:

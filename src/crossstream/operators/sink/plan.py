@@ -11,7 +11,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 
 def plan_sink(builder: PlanBuilder, node: Sink) -> None:

@@ -13,7 +13,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import StatelessStep, Step, StreamGlobalJoinStep, StreamTableJoinStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 from crossstream.serdes.serde import alike
 
 

@@ -10,7 +10,7 @@ from crossstream.graph.traversal import has_new_key
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
-from crossstream.serdes.json_plain import Kept
+from crossstream.serdes.json.plain import Kept
 
 
 def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
-from crossstream.serdes.avro_read import Record, Union, decoded
-from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_schema import Node, References, nullable, parse, record_of, with_fields
-from crossstream.serdes.avro_single import Reader, limits
+from crossstream.serdes.avro.read import Record, Union, decoded
+from crossstream.serdes.avro.resolve import resolved
+from crossstream.serdes.avro.schema import Node, References, nullable, parse, record_of, with_fields
+from crossstream.serdes.avro.single import Reader, limits
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, is_bytes
 from crossstream.serdes.debezium.events import (
     Events,
@@ -34,11 +34,11 @@ from crossstream.serdes.debezium.events import (
     plain_ops,
 )
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_shapes import Field
-from crossstream.serdes.json_shapes import column as column_of
-from crossstream.serdes.registry import RegistrySettings
-from crossstream.serdes.registry_avro import ConfluentAvro
-from crossstream.serdes.registry_serde import check_ids, framed_parts, split_frames
+from crossstream.serdes.json.shapes import Field
+from crossstream.serdes.json.shapes import column as column_of
+from crossstream.serdes.registry.avro import ConfluentAvro
+from crossstream.serdes.registry.client import RegistrySettings
+from crossstream.serdes.registry.serde import check_ids, framed_parts, split_frames
 
 LOGICAL = {
     "date": "io.debezium.time.Date",

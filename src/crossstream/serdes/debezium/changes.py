@@ -32,9 +32,9 @@ from crossstream.serdes.debezium.events import (
     no_positions,
 )
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_rows import encode_rows
-from crossstream.serdes.json_shapes import Field, column
-from crossstream.serdes.registry_serde import INTERNAL_ID, put_frames
+from crossstream.serdes.json.rows import encode_rows
+from crossstream.serdes.json.shapes import Field, column
+from crossstream.serdes.registry.serde import INTERNAL_ID, put_frames
 
 _OF_ROWS = ("CS-401", "CS-402", "CS-403")
 """The codes of errors about single records; others are about a type, or a registry that is away."""

@@ -17,8 +17,8 @@ from crossstream.serdes import arrays
 from crossstream.serdes.debezium.convert import bad, convert
 from crossstream.serdes.debezium.events import Events, Raw
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_columns import series_of_plain
-from crossstream.serdes.json_shapes import KEPT, Field, column
+from crossstream.serdes.json.columns import series_of_plain
+from crossstream.serdes.json.shapes import KEPT, Field, column
 
 
 def upserted(

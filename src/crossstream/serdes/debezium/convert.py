@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_shapes import instance_of
+from crossstream.serdes.json.shapes import instance_of
 
 _DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 

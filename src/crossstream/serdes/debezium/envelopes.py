@@ -34,8 +34,8 @@ from crossstream.serdes.debezium.events import (
 )
 from crossstream.serdes.debezium.raw import LENIENT, Boxed, Rows
 from crossstream.serdes.debezium.settings import Debezium, layout_of
-from crossstream.serdes.json_rows import Decoder, decode_rows
-from crossstream.serdes.json_shapes import NoColumn, column, instance_of
+from crossstream.serdes.json.rows import Decoder, decode_rows
+from crossstream.serdes.json.shapes import NoColumn, column, instance_of
 
 _NAME = "debezium"
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from crossstream.errors import SerdeError
 from crossstream.serdes.debezium.convert import Logical, bad
-from crossstream.serdes.json_shapes import Field
+from crossstream.serdes.json.shapes import Field
 
 UPSERTS = ("c", "r", "u")
 DELETE, TRUNCATE, NOT_A_ROW = "d", "t", "m"

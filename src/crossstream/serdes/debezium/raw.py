@@ -19,7 +19,7 @@ from crossstream.serdes import arrays
 from crossstream.serdes.debezium.convert import DIGITS, NO_SCHEMA, NOT_FINITE, Logical, bad, digits, is_bytes
 from crossstream.serdes.debezium.events import Raw
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.json_shapes import Field, column, instance_of
+from crossstream.serdes.json.shapes import Field, column, instance_of
 
 _NAMES = {
     "oid": "$oid",

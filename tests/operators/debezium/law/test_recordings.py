@@ -14,7 +14,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.serdes.debezium import avro
-from crossstream.serdes.registry import Registered
+from crossstream.serdes.registry.client import Registered
 from tests.data.debezium import recordings
 
 BYTES = serdes.bytes()

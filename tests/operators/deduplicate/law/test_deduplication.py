@@ -58,7 +58,7 @@ def test_records_are_known_by_what_a_function_says(records, within, every, parti
 
     from crossstream.columns.hashing import hash_keys, partition_of
     from crossstream.serdes import serde as calls
-    from crossstream.serdes.json_plain import Kept
+    from crossstream.serdes.json.plain import Kept
 
     def place(record: tuple[str | None, int, int]) -> int:
         if not record[1]:

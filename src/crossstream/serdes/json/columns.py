@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_bounds import is_decimal, may_have_exponents
-from crossstream.serdes.json_rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
-from crossstream.serdes.json_shapes import (
+from crossstream.serdes.json.bounds import is_decimal, may_have_exponents
+from crossstream.serdes.json.rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
+from crossstream.serdes.json.shapes import (
     DECIMAL_DIGITS,
     KEPT,
     Layout,

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
-from crossstream.serdes.json_bounds import TOO_DEEP, check_exponents, is_too_deep
-from crossstream.serdes.json_columns import (
+from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
+from crossstream.serdes.json.columns import (
     Columns,
     checked,
     conform,
@@ -27,7 +27,7 @@ from crossstream.serdes.json_columns import (
     plain_columns,
     some_fields,
 )
-from crossstream.serdes.json_plain import (
+from crossstream.serdes.json.plain import (
     NATIVE,
     Decimals,
     SchemaJson,
@@ -36,7 +36,7 @@ from crossstream.serdes.json_plain import (
     named,
     text_with_numbers,
 )
-from crossstream.serdes.json_rows import (
+from crossstream.serdes.json.rows import (
     CHUNK,
     Decoder,
     Encoder,
@@ -47,7 +47,7 @@ from crossstream.serdes.json_rows import (
     nulls,
     with_numbers,
 )
-from crossstream.serdes.json_shapes import (
+from crossstream.serdes.json.shapes import (
     KEPT,
     Layout,
     NoColumn,
@@ -58,7 +58,7 @@ from crossstream.serdes.json_shapes import (
     rows_of,
     struct_dtype,
 )
-from crossstream.serdes.json_types import (
+from crossstream.serdes.json.types import (
     Scales,
     add_defaults,
     classes_in,

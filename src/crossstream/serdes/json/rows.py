@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_shapes import KEPT
+from crossstream.serdes.json.shapes import KEPT
 
 CHUNK = 8192
 """Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""

@@ -23,10 +23,10 @@ import msgspec
 import msgspec.inspect as mi
 import polars as pl
 
-from crossstream.serdes import json_shapes as leaves
-from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP, is_too_deep
-from crossstream.serdes.json_rows import Encoder, encoder, sorting_encoder
-from crossstream.serdes.json_shapes import (
+from crossstream.serdes.json import shapes as leaves
+from crossstream.serdes.json.bounds import DEEPEST_COLUMN, TOO_DEEP, is_too_deep
+from crossstream.serdes.json.rows import Encoder, encoder, sorting_encoder
+from crossstream.serdes.json.shapes import (
     DECIMAL_DIGITS,
     KEPT,
     Field,

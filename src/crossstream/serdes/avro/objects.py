@@ -12,7 +12,7 @@ import msgspec.inspect as mi
 import numpy as np
 import polars as pl
 
-from crossstream.serdes.avro_schema import Node, nullable
+from crossstream.serdes.avro.schema import Node, nullable
 
 Column = pl.Series | list[Any] | None
 """Values of a type: a series where it has a column form, else objects; None: they are only checked."""

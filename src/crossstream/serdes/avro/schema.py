@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.json_bounds import DEEPEST_COLUMN, TOO_DEEP
-from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
+from crossstream.serdes.json.bounds import DEEPEST_COLUMN, TOO_DEEP
+from crossstream.serdes.json.shapes import DECIMAL_DIGITS, NoColumn
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

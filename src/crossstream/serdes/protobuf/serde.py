@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_rows import number_at, varint
-from crossstream.serdes.json_shapes import instance_of
-from crossstream.serdes.protobuf_columns import (
+from crossstream.serdes.avro.rows import number_at, varint
+from crossstream.serdes.json.shapes import instance_of
+from crossstream.serdes.protobuf.columns import (
     WRAPPERS,
     Fields,
     arrow_type,
@@ -29,8 +29,8 @@ from crossstream.serdes.protobuf_columns import (
     write_columns,
     writes_alike,
 )
-from crossstream.serdes.registry import Kind, Reference, RegistrySettings, Strategy
-from crossstream.serdes.registry_serde import RegistrySerde
+from crossstream.serdes.registry.client import Kind, Reference, RegistrySettings, Strategy
+from crossstream.serdes.registry.serde import RegistrySerde
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.shipping import Shipped, received, shipped
 

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.serdes.json_bounds import DEEPEST_COLUMN, is_too_deep
+from crossstream.serdes.json.bounds import DEEPEST_COLUMN, is_too_deep
 
 UTC_MICROS = pl.Datetime("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SerdeError, type_and_text
 from crossstream.serdes import refusals
-from crossstream.serdes.registry_answers import MOST_REFERENCES, Unusable, bound_answers, in_time
-from crossstream.serdes.registry_errors import (
+from crossstream.serdes.registry.answers import MOST_REFERENCES, Unusable, bound_answers, in_time
+from crossstream.serdes.registry.errors import (
     Refused,
     away,
     no_access,

@@ -10,18 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes.avro_schema import References, record_of
-from crossstream.serdes.avro_serde import AvroValues, Group, declared, reader_of, typed
-from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_types import Form, form_of
-from crossstream.serdes.json_typed import TypedJson
-from crossstream.serdes.registry import Kind, RegistrySettings, Strategy, subject_name
-from crossstream.serdes.registry_serde import (
-    INTERNAL_ID,
-    RegistrySerde,
-    check_ids,
-    framed_parts,
-)
+from crossstream.serdes.avro.schema import References, record_of
+from crossstream.serdes.avro.serde import AvroValues, Group, declared, reader_of, typed
+from crossstream.serdes.avro.single import Reader
+from crossstream.serdes.avro.types import Form, form_of
+from crossstream.serdes.json.typed import TypedJson
+from crossstream.serdes.registry.client import Kind, RegistrySettings, Strategy, subject_name
+from crossstream.serdes.registry.serde import INTERNAL_ID, RegistrySerde, check_ids, framed_parts
 from crossstream.serdes.serde import Serde
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from crossstream.errors import type_and_text
-from crossstream.serdes.avro_objects import Column
-from crossstream.serdes.avro_read import Items, Record, Union, Wrapped, decoded
-from crossstream.serdes.avro_rows import number_at, varint
-from crossstream.serdes.avro_schema import NO_DEFAULT, Field, Node
-from crossstream.serdes.avro_single import Reader, Single
-from crossstream.serdes.avro_sizes import EMPTY_ITEMS, entry_of, fixed_width, least_bytes
-from crossstream.serdes.avro_skip import Skipped
+from crossstream.serdes.avro.objects import Column
+from crossstream.serdes.avro.read import Items, Record, Union, Wrapped, decoded
+from crossstream.serdes.avro.rows import number_at, varint
+from crossstream.serdes.avro.schema import NO_DEFAULT, Field, Node
+from crossstream.serdes.avro.single import Reader, Single
+from crossstream.serdes.avro.sizes import EMPTY_ITEMS, entry_of, fixed_width, least_bytes
+from crossstream.serdes.avro.skip import Skipped
 from crossstream.serdes.refusals import below, show
 
 _PROMOTED = {

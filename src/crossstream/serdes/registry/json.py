@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
-from crossstream.serdes.json_plain import SchemaJson, UntypedJson
-from crossstream.serdes.json_typed import TypedJson, json
-from crossstream.serdes.registry import Kind, RegistrySettings, Strategy
-from crossstream.serdes.registry_json_cost import MOST_STEPS, Cost
-from crossstream.serdes.registry_serde import RegistrySerde
+from crossstream.serdes.json.plain import SchemaJson, UntypedJson
+from crossstream.serdes.json.typed import TypedJson, json
+from crossstream.serdes.registry.client import Kind, RegistrySettings, Strategy
+from crossstream.serdes.registry.json_cost import MOST_STEPS, Cost
+from crossstream.serdes.registry.serde import RegistrySerde
 from crossstream.serdes.serde import NO_READER, Checking, Passing, Readers, Serde, SomeColumns, key_fault
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"

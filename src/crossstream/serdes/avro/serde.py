@@ -16,25 +16,18 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.avro_objects import Column, objects
-from crossstream.serdes.avro_read import decoded
-from crossstream.serdes.avro_resolve import resolved
-from crossstream.serdes.avro_rows import read_row, write_row
-from crossstream.serdes.avro_schema import (
-    References,
-    column_type,
-    parse,
-    record_of,
-    unusable,
-    with_fields,
-)
-from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_types import Form, checked, form_of, schema_text
-from crossstream.serdes.avro_write import fitted, written, written_attributes
-from crossstream.serdes.json_plain import NATIVE
-from crossstream.serdes.json_shapes import NoColumn, rows_of
-from crossstream.serdes.json_typed import TypedJson
-from crossstream.serdes.json_typed import json as json_serde
+from crossstream.serdes.avro.objects import Column, objects
+from crossstream.serdes.avro.read import decoded
+from crossstream.serdes.avro.resolve import resolved
+from crossstream.serdes.avro.rows import read_row, write_row
+from crossstream.serdes.avro.schema import References, column_type, parse, record_of, unusable, with_fields
+from crossstream.serdes.avro.single import Reader
+from crossstream.serdes.avro.types import Form, checked, form_of, schema_text
+from crossstream.serdes.avro.write import fitted, written, written_attributes
+from crossstream.serdes.json.plain import NATIVE
+from crossstream.serdes.json.shapes import NoColumn, rows_of
+from crossstream.serdes.json.typed import TypedJson
+from crossstream.serdes.json.typed import json as json_serde
 from crossstream.serdes.serde import NO_READER, ByColumns, Readers, Serde
 
 

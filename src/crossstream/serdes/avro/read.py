@@ -16,10 +16,10 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays
-from crossstream.serdes.avro_cursor import DEEPEST, PADDING, Cursor
-from crossstream.serdes.avro_objects import Column, objects
-from crossstream.serdes.avro_single import Reader
-from crossstream.serdes.avro_sizes import EMPTY_ITEMS
+from crossstream.serdes.avro.cursor import DEEPEST, PADDING, Cursor
+from crossstream.serdes.avro.objects import Column, objects
+from crossstream.serdes.avro.single import Reader
+from crossstream.serdes.avro.sizes import EMPTY_ITEMS
 
 CHUNK = 16_384
 """Payloads read at once: what the steps make stays in the cache."""

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays
-from crossstream.serdes.json_shapes import NoColumn
+from crossstream.serdes.json.shapes import NoColumn
 
 DEEPEST_COLUMN = 56
 """Lists and structs of a column that are in each other: Arrow passes on 64, of which operators need some."""

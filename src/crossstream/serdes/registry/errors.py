@@ -7,7 +7,7 @@ from typing import Protocol
 
 from crossstream.errors import ConfigError, SerdeError, type_and_text
 from crossstream.serdes import refusals
-from crossstream.serdes.registry_answers import Unusable
+from crossstream.serdes.registry.answers import Unusable
 
 
 class Settings(Protocol):

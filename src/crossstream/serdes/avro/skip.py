@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crossstream.serdes.avro_cursor import DEEPEST, Cursor
-from crossstream.serdes.avro_rows import number_at
-from crossstream.serdes.avro_schema import Node
-from crossstream.serdes.avro_single import Reader
+from crossstream.serdes.avro.cursor import DEEPEST, Cursor
+from crossstream.serdes.avro.rows import number_at
+from crossstream.serdes.avro.schema import Node
+from crossstream.serdes.avro.single import Reader
 
 _FEW = 64
 """Payloads up to which a pattern costs more than it saves; and so many are tried before all."""

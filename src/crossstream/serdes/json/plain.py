@@ -20,8 +20,8 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_bounds import is_decimal
-from crossstream.serdes.json_columns import (
+from crossstream.serdes.json.bounds import is_decimal
+from crossstream.serdes.json.columns import (
     Columns,
     any_leaf,
     checked,
@@ -31,7 +31,7 @@ from crossstream.serdes.json_columns import (
     series_of_plain,
     some_fields,
 )
-from crossstream.serdes.json_rows import (
+from crossstream.serdes.json.rows import (
     Decoder,
     decode_row,
     decode_rows,
@@ -42,7 +42,7 @@ from crossstream.serdes.json_rows import (
     nulls,
     with_numbers,
 )
-from crossstream.serdes.json_shapes import (
+from crossstream.serdes.json.shapes import (
     KEPT,
     Narrow,
     Shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from crossstream.serdes.avro_schema import MOST_TYPES, Field, Node
+from crossstream.serdes.avro.schema import MOST_TYPES, Field, Node
 
 EMPTY_ITEMS = 1000
 """Items without bytes that one payload may have: a few bytes could claim billions of them."""

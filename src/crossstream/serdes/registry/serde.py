@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.registry import (
+from crossstream.serdes.registry.client import (
     Kind,
     Reference,
     Registered,

@@ -12,10 +12,10 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays
-from crossstream.serdes.avro_cursor import Cursor
-from crossstream.serdes.avro_objects import Column
-from crossstream.serdes.avro_schema import Node, column_type
-from crossstream.serdes.json_shapes import NoColumn
+from crossstream.serdes.avro.cursor import Cursor
+from crossstream.serdes.avro.objects import Column
+from crossstream.serdes.avro.schema import Node, column_type
+from crossstream.serdes.json.shapes import NoColumn
 
 
 class Reader(ABC):

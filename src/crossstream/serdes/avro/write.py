@@ -16,13 +16,14 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, json_shapes, refusals
-from crossstream.serdes.avro_rows import varint
-from crossstream.serdes.avro_schema import Node, column_type, nullable
-from crossstream.serdes.avro_types import checked, wire_type
-from crossstream.serdes.json_columns import beyond_the_calendar, conform
-from crossstream.serdes.json_plain import NATIVE
-from crossstream.serdes.json_shapes import NoColumn
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.avro.rows import varint
+from crossstream.serdes.avro.schema import Node, column_type, nullable
+from crossstream.serdes.avro.types import checked, wire_type
+from crossstream.serdes.json import shapes as json_shapes
+from crossstream.serdes.json.columns import beyond_the_calendar, conform
+from crossstream.serdes.json.plain import NATIVE
+from crossstream.serdes.json.shapes import NoColumn
 
 CHUNK = 16_384
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from crossstream.serdes.avro_schema import Node, column_type, nodes_in, nullable
-from crossstream.serdes.avro_sizes import EMPTY_ITEMS, least_bytes
-from crossstream.serdes.json_shapes import NoColumn
+from crossstream.serdes.avro.schema import Node, column_type, nodes_in, nullable
+from crossstream.serdes.avro.sizes import EMPTY_ITEMS, least_bytes
+from crossstream.serdes.json.shapes import NoColumn
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[Any, bytearray], None]

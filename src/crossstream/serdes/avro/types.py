@@ -17,11 +17,11 @@ import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import json_shapes, json_types, refusals
-from crossstream.serdes.avro_objects import Build, builder, objects
-from crossstream.serdes.avro_resolve import default_column, resolved
-from crossstream.serdes.avro_rows import Read, Write, row_codec
-from crossstream.serdes.avro_schema import (
+from crossstream.serdes import refusals
+from crossstream.serdes.avro.objects import Build, builder, objects
+from crossstream.serdes.avro.resolve import default_column, resolved
+from crossstream.serdes.avro.rows import Read, Write, row_codec
+from crossstream.serdes.avro.schema import (
     NAME,
     NO_DEFAULT,
     Node,
@@ -34,11 +34,13 @@ from crossstream.serdes.avro_schema import (
     record_of,
     unusable,
 )
-from crossstream.serdes.json_plain import NATIVE
-from crossstream.serdes.json_shapes import DECIMAL_DIGITS, NoColumn
-from crossstream.serdes.json_typed import TypedJson, has_limits
-from crossstream.serdes.json_types import derives_values, type_name
-from crossstream.serdes.json_types import nodes_in as types_in
+from crossstream.serdes.json import shapes as json_shapes
+from crossstream.serdes.json import types as json_types
+from crossstream.serdes.json.plain import NATIVE
+from crossstream.serdes.json.shapes import DECIMAL_DIGITS, NoColumn
+from crossstream.serdes.json.typed import TypedJson, has_limits
+from crossstream.serdes.json.types import derives_values, type_name
+from crossstream.serdes.json.types import nodes_in as types_in
 
 # Schemas of types
 

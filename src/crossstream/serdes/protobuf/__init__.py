@@ -1,0 +1,1 @@
+"""Protobuf: messages of a registry as columns."""

@@ -1,0 +1,1 @@
+"""Schema registries: their client, and values that begin with the number of their schema."""
