@@ -38,7 +38,7 @@ from benchmarks.generate import (
 )
 from benchmarks.ours import Ours
 from benchmarks.peers.kafka_streams import peer
-from crossstream.kafka import broker
+from crossstream.dev import broker
 
 SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
 SPREAD = "-spread"

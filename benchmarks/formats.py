@@ -22,8 +22,8 @@ from benchmarks.formats_app import OursInFormat
 from benchmarks.formats_data import Format
 from benchmarks.generate import QUEUED, Sending, Sent, Topics, create, refuse
 from benchmarks.peers.kafka_streams import peer
-from crossstream.kafka import servers
-from crossstream.kafka.background import free_port
+from crossstream.dev import servers
+from crossstream.dev.background import free_port
 
 PEER = "kafka-streams-avro"
 SIDES = ("crossstream-json", "crossstream-avro", "crossstream-debezium", PEER)

@@ -26,7 +26,7 @@ from urllib.request import urlopen
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks.generate import Topics
-from crossstream.kafka.broker import free_port
+from crossstream.dev.broker import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -23,9 +23,9 @@ from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer, PeerError, ava
 from benchmarks.star_data import Star, StarEnds, order_updates, rows_of
 from confluent_kafka import Consumer, TopicPartition
 
+from crossstream.dev import broker
+from crossstream.dev.broker import fetch_kafka_jars, find_java
 from crossstream.errors import SourceError
-from crossstream.kafka import broker
-from crossstream.kafka.broker import fetch_kafka_jars, find_java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

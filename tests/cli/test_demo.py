@@ -17,12 +17,12 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import MADE, MARK, DemoFolder, DemoTopics, DemoView, _topics, compared, farewell
 from crossstream.cli.loading import load
-from crossstream.demo import STEPS, Change, Outcome, Step
+from crossstream.dev import broker
+from crossstream.dev.broker import BrokerInfo
+from crossstream.dev.demo import MADE, MARK, DemoFolder, DemoTopics, DemoView, _topics, compared, farewell
+from crossstream.dev.market import STEPS, Change, Outcome, Step
 from crossstream.errors import ConfigError
-from crossstream.kafka import broker
-from crossstream.kafka.broker import BrokerInfo
 from tests.cli.cases import ENVIRONMENT, start
 
 ADVICE = re.compile(r"(\S*python\S* -m )?\S*crossstream(?= (query|topics|run|describe) )")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.demo import DemoFolder, DemoView, compared
-from crossstream.cli.demo_postgres import RESULT, SOURCES, Table, _show, load_servers
 from crossstream.cli.loading import load
-from crossstream.demo import cdc
+from crossstream.dev.demo import DemoFolder, DemoView, compared
+from crossstream.dev.demo_postgres import RESULT, SOURCES, Table, _show, load_servers
+from crossstream.dev.market import cdc
 
 BEFORE: Table = {
     1: ("Ada", "London", Decimal("12.5")),
@@ -90,5 +90,5 @@ def test_its_application_can_be_loaded(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_command_line_names_it() -> None:
-    assert make_parser().parse_args(["demo", "--postgres"]).command == "crossstream.cli.demo_postgres:main"
-    assert make_parser().parse_args(["demo"]).command == "crossstream.cli.demo:main"
+    assert make_parser().parse_args(["demo", "--postgres"]).command == "crossstream.dev.demo_postgres:main"
+    assert make_parser().parse_args(["demo"]).command == "crossstream.dev.demo:main"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.cli import development, doctor
-from crossstream.cli.doctor import Check
-from crossstream.kafka import broker, servers
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev import broker, doctor, servers
+from crossstream.dev import commands as development
+from crossstream.dev.broker import BrokerInfo
+from crossstream.dev.doctor import Check
 from tests.cli.cases import ROOT, call
 
 

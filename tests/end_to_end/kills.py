@@ -21,8 +21,9 @@ import psutil
 import pyspark
 from confluent_kafka import KafkaError, Producer
 
-from crossstream.kafka import KafkaConnection, broker
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev import broker
+from crossstream.dev.broker import BrokerInfo
+from crossstream.kafka import KafkaConnection
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.application import WITHOUT_SPARK
 from tests.kafka.fixtures import more_listeners, proxied, quick_java, skip_without_kafka

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from crossstream.demo import cdc
-from crossstream.demo.cdc import Parts, find_postgres
+from crossstream.dev import broker, servers
+from crossstream.dev.background import find_java
+from crossstream.dev.cdc import Parts, find_postgres
+from crossstream.dev.market import cdc
 from crossstream.errors import SourceError
-from crossstream.kafka import broker, servers
-from crossstream.kafka.background import find_java
 from tests.kafka.fixtures import quick_java
 
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 import pytest
 
 from crossstream import serdes
-from crossstream.demo.cdc import Parts
-from crossstream.kafka import KafkaConnection, broker, servers
+from crossstream.dev import broker, servers
+from crossstream.dev.cdc import Parts
+from crossstream.kafka import KafkaConnection
 from crossstream.serdes.serde import decode_objects
 from tests.end_to_end.clients import messages
 from tests.end_to_end.real_parts import await_saved

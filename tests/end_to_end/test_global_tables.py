@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import Row, consume_table, produce, produce_half_aborted
 

@@ -12,8 +12,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.kafka import KafkaConnection, broker
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev import broker
+from crossstream.dev.broker import BrokerInfo
+from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, produce
 from tests.kafka.fixtures import delete, frozen, proxied, quick_java

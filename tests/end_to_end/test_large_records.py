@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, messages, produce
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from crossstream.cli.demo_postgres import CHANGES
-from crossstream.demo.cdc import Parts
+from crossstream.dev import broker, servers
+from crossstream.dev.cdc import Parts
+from crossstream.dev.demo_postgres import CHANGES
 from crossstream.errors import SourceError
-from crossstream.kafka import broker, servers
 from tests.cli.cases import ENVIRONMENT
 from tests.data.debezium.record import read
 from tests.data.debezium.recordings import Recorded
@@ -71,8 +71,8 @@ def test_a_row_becomes_a_record(parts: Parts) -> None:
 PLAY = """
 import pickle, sys
 from pathlib import Path
-from crossstream.cli.demo import DemoFolder, DemoView
-from crossstream.cli.demo_postgres import play
+from crossstream.dev.demo import DemoFolder, DemoView
+from crossstream.dev.demo_postgres import play
 
 parts = pickle.loads(Path(sys.argv[1]).read_bytes())
 folder = DemoFolder(Path(sys.argv[2]))

@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import TopicPartition
 from tests.end_to_end.clients import (

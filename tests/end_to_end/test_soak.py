@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import OffsetRange, TopicPartition

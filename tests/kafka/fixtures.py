@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from crossstream.dev import broker
+from crossstream.dev.broker import BrokerInfo, fetch_kafka_jars, find_java
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, broker
-from crossstream.kafka.broker import BrokerInfo, fetch_kafka_jars, find_java
+from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter

@@ -9,9 +9,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import CrossStreamError, SinkError
 from crossstream.kafka import KafkaConnection
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.topics import TopicPartition

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from crossstream.dev import background, broker
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, background, broker
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka import KafkaConnection
 from crossstream.storage.files import locked
 from tests.kafka.fixtures import quick_java
 

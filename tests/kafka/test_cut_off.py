@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.partitioning import murmur2_partitions
 from crossstream.topics import TopicPartition

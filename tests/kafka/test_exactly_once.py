@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, transactions
 from crossstream.kafka import producer as producers
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.client import open_producer
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog

@@ -24,8 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, instance
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.instance import Instance, Mark
 from crossstream.kafka.log import KafkaLog
 from crossstream.spark import topics as inputs

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SinkError, SourceError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka import log as log_module
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition

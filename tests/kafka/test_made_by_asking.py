@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import CrossStreamError
 from crossstream.kafka import KafkaConnection, client
 from crossstream.kafka import log as log_module
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.topics import TopicPartition
 from tests.kafka.acts import read, write
 

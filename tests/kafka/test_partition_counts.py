@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka import producer as partition_counts
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.spark.worker import Held, WorkerOutput

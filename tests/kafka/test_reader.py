@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, client
 from crossstream.kafka import consumer as reader_module
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from crossstream.dev import servers
+from crossstream.dev.background import HOST, free_port, record_file
+from crossstream.dev.broker import BrokerInfo
+from crossstream.dev.servers import CONNECT_JARS, REGISTRY_JARS, ConnectInfo, RegistryInfo
 from crossstream.errors import SourceError
-from crossstream.kafka import servers
-from crossstream.kafka.background import HOST, free_port, record_file
-from crossstream.kafka.broker import BrokerInfo
-from crossstream.kafka.servers import CONNECT_JARS, REGISTRY_JARS, ConnectInfo, RegistryInfo
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import time
 import pyarrow as pa
 import pytest
 
+from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka import producer as writer_module
-from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter

@@ -74,14 +74,16 @@ def make_parser() -> ArgumentParser:
 
 
 def _demo(commands: Commands) -> None:
-    parser = add_command(commands, "demo", "show a foreign-key join of two changing tables on Spark")
+    parser = add_command(
+        commands, "demo", "show a foreign-key join of two changing tables on Spark", runs="dev.demo:main"
+    )
     kafka = "use topics on a Kafka broker instead of files; starts one and stops it if none runs"
     add_flag(parser, "--kafka", kafka)
     parser.add_argument(
         "--postgres",
         dest="command",
         action="store_const",
-        const="crossstream.cli.demo_postgres:main",
+        const="crossstream.dev.demo_postgres:main",
         help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
     )
     add_option(parser, "--port", "PORT", port, "the broker's port (default: %(default)s)", default=9092)
@@ -97,7 +99,7 @@ def _run(commands: Commands) -> None:
         "Runs the topology that a Python file builds. It is a Topology, a StreamsBuilder, or a function that "
         "returns one. Its name is topology, builder or build, or the one given (app.py:name). The settings are "
         "the StreamsConfig named config, if there is one; the options below override it.",
-        runs="begin:main",
+        runs="cli.begin:main",
     )
     parser.add_argument("file", metavar=FILE)
     add_flag(parser, "--once", "process the records of this moment, then exit")
@@ -149,7 +151,7 @@ def _run(commands: Commands) -> None:
 
 def _describe(commands: Commands) -> None:
     help = "show the topology that a Python file builds"
-    parser = add_command(commands, "describe", help, runs="loading:describe")
+    parser = add_command(commands, "describe", help, runs="cli.loading:describe")
     parser.add_argument("file", metavar=FILE)
     form = parser.add_mutually_exclusive_group()
     for name, help in (
@@ -249,7 +251,7 @@ def _why(commands: Commands) -> None:
         "it ended. The functions of the application are needed, so name its file first; without it, the command "
         "shows what the row was after each retained batch.",
         usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
-        runs="recompute:why",
+        runs="cli.recompute:why",
     )
     parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
     add_option(parser, "--format", "text|json", None, "default: %(default)s, a tree", default="text")
@@ -270,7 +272,7 @@ def _verify(commands: Commands) -> None:
         "compute the results again from the topics, and compare; exit code 1 if rows differ",
         "Computes the stores of an application again, from the topics up to the committed offsets, in one batch. "
         "Shows the rows of the state that differ. Exit code 1 if there are any.",
-        runs="recompute:verify",
+        runs="cli.recompute:verify",
     )
     parser.add_argument("file", metavar=FILE)
     parser.add_argument("state_dir", type=some, metavar=STATE)
@@ -290,7 +292,7 @@ def _shadow(commands: Commands) -> None:
         "compare what an application writes with the topic of another one; exit code 1 if rows differ",
         "Computes what an application gives from all records that its topics hold, and compares that with the output "
         "topic of another application with the same inputs. It starts nothing, and writes nothing.",
-        runs="recompute:shadow",
+        runs="cli.recompute:shadow",
     )
     parser.add_argument("file", metavar=FILE)
     add_option(parser, "--against", "TOPIC", str, "the other application's topic", required=True)
@@ -381,7 +383,7 @@ def _types(commands: Commands) -> None:
 def _broker(commands: Commands) -> None:
     help = "run a Kafka broker for development on this machine"
     add = add_group(
-        commands, "broker", help, "A single-node Kafka on this machine, in the background.", "development"
+        commands, "broker", help, "A single-node Kafka on this machine, in the background.", "commands", "dev"
     )
     start = add("start", "start it; returns when it answers")
     stop = add("stop", "stop it, and the registry and Connect beside it; its topics stay")
@@ -400,7 +402,10 @@ def _broker(commands: Commands) -> None:
 
 def _doctor(commands: Commands) -> None:
     parser = add_command(
-        commands, "doctor", "check Java, PySpark and the rest; show how to fix what is wrong"
+        commands,
+        "doctor",
+        "check Java, PySpark and the rest; show how to fix what is wrong",
+        runs="dev.doctor:main",
     )
     add_flag(parser, "--full", "also run a small join on Spark")
     disk = "check the disk of this folder, or whether this URI answers (default: ./%(default)s)"
@@ -410,6 +415,6 @@ def _doctor(commands: Commands) -> None:
 
 def _bench(commands: Commands) -> None:
     help = "run one benchmark or all, each beside its peers"
-    parser = add_command(commands, "bench", help, runs="development:bench")
+    parser = add_command(commands, "bench", help, runs="dev.commands:bench")
     parser.add_argument("name", nargs="?", help="such as fk")
     parser.add_argument("rest", nargs=REMAINDER, help="options of the benchmark; NAME --help lists them")

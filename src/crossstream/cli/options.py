@@ -140,25 +140,25 @@ Commands = Any  # argparse gives no public name to what add_subparsers returns
 def add_command(
     commands: Commands, name: str, help: str, details: str = "", *, runs: str = "", **more: Any
 ) -> ArgumentParser:
-    """Adds a command that ``runs`` a function, by default the ``main`` of the module of its name."""
+    """Adds a command that ``runs`` a function (room.module:function), by default ``main`` of its module here."""
     description = details or f"{help[0].upper()}{help[1:]}."
     parser: ArgumentParser = commands.add_parser(
         name, help=help, description=description, allow_abbrev=False, **more
     )
-    parser.set_defaults(command=f"crossstream.cli.{runs or f'{name}:main'}")
+    parser.set_defaults(command=f"crossstream.{runs or f'cli.{name}:main'}")
     add_flag(parser, "--debug", "show tracebacks and everything Spark prints")
     return parser
 
 
 def add_group(
-    commands: Commands, name: str, help: str, description: str, module: str
+    commands: Commands, name: str, help: str, description: str, module: str, room: str = "cli"
 ) -> Callable[..., ArgumentParser]:
     """Adds a command with actions; the result adds an action that runs the function of its name."""
     parser = commands.add_parser(name, help=help, description=description)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(action: str, help: str, details: str = "") -> ArgumentParser:
-        return add_command(actions, action, help, details, runs=f"{module}:{action}")
+        return add_command(actions, action, help, details, runs=f"{room}.{module}:{action}")
 
     return add
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from crossstream.demo.cdc import Parts, Postgres
-from crossstream.demo.cdc import parts as started
-from crossstream.kafka import servers
+from crossstream.dev import servers
+from crossstream.dev.cdc import Parts, Postgres
+from crossstream.dev.cdc import parts as started
 from tests.data.debezium.recordings import Recorded
 
 HERE = Path(__file__).parent

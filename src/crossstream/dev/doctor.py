@@ -263,7 +263,7 @@ def folder(subject: str, path: Path) -> Check:
 
 def kafka_jars() -> Check:
     """Whether the development broker can start without the network."""
-    from crossstream.kafka.broker import KAFKA_VERSION, find_kafka_jars
+    from crossstream.dev.broker import KAFKA_VERSION, find_kafka_jars
 
     jars = find_kafka_jars()
     if jars is not None:
@@ -273,8 +273,8 @@ def kafka_jars() -> Check:
 
 def broker(servers: str | None, patience: float = 10.0) -> Check:
     """Whether the named Kafka answers; by default the development broker, whose absence is no problem."""
+    from crossstream.dev import broker as development
     from crossstream.kafka import KafkaConnection
-    from crossstream.kafka import broker as development
 
     if servers is None:
         if development.answers(9092):
@@ -290,8 +290,8 @@ def broker(servers: str | None, patience: float = 10.0) -> Check:
 
 def _join_on_spark(*, debug: bool) -> Check:
     """Runs the first step of the demo in a temporary folder."""
-    from crossstream.cli.demo import DemoFolder, running_market
-    from crossstream.demo import STEPS
+    from crossstream.dev.demo import DemoFolder, running_market
+    from crossstream.dev.market import STEPS
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as name:
         home = DemoFolder(Path(name))

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crossstream.dev import broker, servers
+from crossstream.dev.background import HOST, free_port
+from crossstream.dev.broker import BrokerInfo
+from crossstream.dev.servers import ConnectInfo, RegistryInfo
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, broker, servers
-from crossstream.kafka.background import HOST, free_port
-from crossstream.kafka.broker import BrokerInfo
-from crossstream.kafka.servers import ConnectInfo, RegistryInfo
+from crossstream.kafka import KafkaConnection
 
 CAPTURE_SECONDS = 120.0
 SERVERS = (broker.JARS, servers.REGISTRY_JARS, servers.CONNECT_JARS)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from crossstream.errors import SourceError
-from crossstream.kafka.background import (
+from crossstream.dev.background import (
     HOST,
     JVM,
     Jars,
@@ -33,6 +32,7 @@ from crossstream.kafka.background import (
     started,
     stop_server,
 )
+from crossstream.errors import SourceError
 from crossstream.storage.files import locked
 
 __all__ = [

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from crossstream.errors import SourceError
-from crossstream.kafka.background import (
+from crossstream.dev.background import (
     HOST,
     JVM,
     Jars,
@@ -32,7 +31,8 @@ from crossstream.kafka.background import (
     started,
     stop_server,
 )
-from crossstream.kafka.broker import KAFKA_VERSION, BrokerInfo
+from crossstream.dev.broker import KAFKA_VERSION, BrokerInfo
+from crossstream.errors import SourceError
 from crossstream.storage.files import locked
 
 REGISTRY_VERSION = "2.6.13.Final"

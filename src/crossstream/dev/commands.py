@@ -10,8 +10,8 @@ from pathlib import Path
 
 from crossstream.cli.console import say
 from crossstream.cli.options import wrong_usage
-from crossstream.kafka import broker, servers
-from crossstream.kafka.background import Jars
+from crossstream.dev import broker, servers
+from crossstream.dev.background import Jars
 
 
 def start(arguments: Namespace) -> int:

@@ -27,9 +27,9 @@ from crossstream.cli.console import (
     shortest,
 )
 from crossstream.cli.loading import load
-from crossstream.demo import STEPS, Market, Outcome, Step
+from crossstream.dev import broker
+from crossstream.dev.market import STEPS, Market, Outcome, Step
 from crossstream.errors import ConfigError
-from crossstream.kafka import broker
 
 if TYPE_CHECKING:
     from crossstream.spark import SparkStreams
@@ -337,7 +337,7 @@ class DemoFolder:
 
     def write_application(self, bootstrap_servers: str | None = None, suffix: str = "") -> None:
         """Writes the application for file topics or Kafka; ``suffix`` follows the names of topics."""
-        text = files("crossstream.demo").joinpath("marketplace.py").read_text(encoding="utf-8")
+        text = files("crossstream.dev").joinpath("marketplace.py").read_text(encoding="utf-8")
         if bootstrap_servers is not None:
             text = _replaced(text, 'topics_dir=HERE / "topics"', f'bootstrap_servers="{bootstrap_servers}"')
         for start in ('builder.table("products', 'builder.table("merchants', '.to("promotions'):
@@ -346,7 +346,7 @@ class DemoFolder:
 
     def write_shop(self) -> None:
         """Writes the application of the demo with Postgres."""
-        self.shop.write_bytes(files("crossstream.demo").joinpath("shop.py").read_bytes())
+        self.shop.write_bytes(files("crossstream.dev").joinpath("shop.py").read_bytes())
 
 
 def _replaced(text: str, old: str, new: str) -> str:
