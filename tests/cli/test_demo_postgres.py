@@ -10,9 +10,9 @@ import pytest
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.loading import load
+from crossstream.dev import cdc
 from crossstream.dev.demo import DemoFolder, DemoView, compared
 from crossstream.dev.demo_postgres import RESULT, SOURCES, Table, _show, load_servers
-from crossstream.dev.market import cdc
 
 BEFORE: Table = {
     1: ("Ada", "London", Decimal("12.5")),

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from crossstream.dev import broker, servers
+from crossstream.dev import broker, cdc, servers
 from crossstream.dev.background import find_java
 from crossstream.dev.cdc import Parts, find_postgres
-from crossstream.dev.market import cdc
 from crossstream.errors import SourceError
 from tests.kafka.fixtures import quick_java
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from crossstream import serdes
 from crossstream.cli.console import SparkOutput, aligned, own_stdout, shortest
 from crossstream.cli.loading import load
+from crossstream.dev import cdc
 from crossstream.dev.cdc import Parts, Postgres
 from crossstream.dev.demo import DemoFolder, DemoView, cell_of, command, compared, on_spark
-from crossstream.dev import cdc
 from crossstream.kafka import KafkaConnection
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicPartition
