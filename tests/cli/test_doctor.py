@@ -175,8 +175,8 @@ def test_a_benchmark_that_is_told_to_end_leaves_nothing_behind(tmp_path):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "fk.py").write_text(ENDLESS)
-    run = "import sys, pathlib; from crossstream.cli import development, main"
-    run += "; development.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
+    run = "import sys, pathlib; from crossstream.cli import main; from crossstream.dev import commands"
+    run += "; commands.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
     with subprocess.Popen(
         [sys.executable, "-c", run], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as process:

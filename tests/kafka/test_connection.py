@@ -53,7 +53,7 @@ def test_patience_may_have_no_end(patience: float) -> None:
 
 def test_importing_opens_and_imports_no_client() -> None:
     code = (
-        "import sys, crossstream.kafka, crossstream.kafka.broker; sys.exit('confluent_kafka' in sys.modules)"
+        "import sys, crossstream.kafka, crossstream.dev.broker; sys.exit('confluent_kafka' in sys.modules)"
     )
     assert (
         subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
