@@ -20,8 +20,8 @@ from crossstream.columns.functions import Function
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, Location, TopologyError, caller_location, user_location
 from crossstream.graph.describe import to_svg
-from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store, queryable_names
-from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
+from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store
+from crossstream.graph.nodes import ForeignKeyKind, Node, Source
 from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.serdes import Serde
@@ -61,7 +61,7 @@ class Draft:
         check_new_store(self.nodes, self.stores, node)
         self.paths.count(parent, path)
         self.nodes[node.name] = node
-        self.stores.update(dict.fromkeys(queryable_names(node), node.name))
+        self.stores.update(dict.fromkeys(node.queryable_names, node.name))
         return node
 
     def check_name(self, name: str) -> None:
@@ -78,7 +78,7 @@ class Draft:
 
     def finish(self) -> Topology:
         """The topology so far, as frozen data. Raises CS-126 without a source, CS-127 for an open split."""
-        if not any(isinstance(node, Source | FrameSource) for node in self.nodes.values()):
+        if not any(node.reads_input for node in self.nodes.values()):
             raise TopologyError(
                 "the topology reads nothing",
                 code="CS-126",

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from crossstream.api.checks import check_choice, settle_durations, settle_timestamp, settled
 from crossstream.durations import Duration, Timestamp, is_duration
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.describe import kind_of
 from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.missing_names import OptionObject
@@ -266,7 +265,7 @@ def _grace(nodes: dict[str, Node], table: Node) -> int:
     found = _graces(nodes, table.name) if isinstance(table.key, WindowedSerde) else set()
     if not found:
         raise TopologyError(
-            f"the rows of {table.name} are not windows, so that they never close: it is made by {kind_of(table)}",
+            f"the rows of {table.name} are not windows, so that they never close: it is made by {table.public_name}",
             code="CS-136",
             where=caller_location("suppress"),
             next="group and aggregate in windows before: windowed_by(…); or write Suppressed.until_time_limit(…)",

@@ -219,7 +219,7 @@ def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
         config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
     except ConfigError as error:
         raise of_option(error) from None
-    reads_topics = any(isinstance(node, Source | Sink) for node in loaded.topology)
+    reads_topics = any(loaded.topology.each(Source)) or any(loaded.topology.each(Sink))
     if reads_topics and config.servers is None and config.topics_path is None:
         raise no_topics(loaded.file, "reads or writes")
     return config

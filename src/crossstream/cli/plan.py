@@ -102,7 +102,7 @@ def _stores(found: Application, wanted: Application) -> Iterator[StoreChange]:
 def _topics(topology: Graph, commit: Commit) -> Iterator[TopicChange]:
     """The topics that are read by name or were read, each with its source: one may take over from another."""
     read = {topic: at for topics in commit.positions.values() for topic, at in topics.items()}
-    sources = [node for node in topology if isinstance(node, Source)]
+    sources = list(topology.each(Source))
     named = {topic: node for node in sources for topic in node.topics}
     for topic in sorted(read.keys() - named.keys()):
         node = next(
@@ -121,7 +121,7 @@ def _topics(topology: Graph, commit: Commit) -> Iterator[TopicChange]:
 
 
 def _check_frames(topology: Graph, found: Application, commit: Commit | None) -> None:
-    frames = {node.name for node in topology if isinstance(node, FrameSource)}
+    frames = {node.name for node in topology.each(FrameSource)}
     if found.frames and frames and frames != set(found.frames) and commit is not None and commit.epoch >= 0:
         raise IncompatibleStateError(
             f"the DataFrame sources were {', '.join(sorted(found.frames))}, and are {', '.join(sorted(frames))}",

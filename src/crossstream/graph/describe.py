@@ -8,7 +8,6 @@ Source: semantics 3.11 (``InternalTopologyBuilder.TopologyDescription``).
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -41,26 +40,6 @@ def to_dict(topology: graph.Graph) -> dict[str, Any]:
     }
 
 
-def kind_of(node: graph.Node) -> str:
-    """The operator's public name: ``filter_not``, ``left_join``, ``table``, …"""
-    if isinstance(node, graph.Source | graph.FrameSource):
-        return node.shape
-    if isinstance(node, graph.Sink):
-        return "to"
-    if isinstance(node, graph.Aggregate):
-        return node.operator
-    if isinstance(node, graph.Process) and node.keeps_key:
-        return "process_values"
-    if hasattr(node, "kind"):
-        name = "join_many" if isinstance(node, graph.ManyJoin) else "join"
-        return name if node.kind == "inner" else f"{node.kind}_{name}"
-    if getattr(node, "negate", False):
-        return "filter_not"
-    if getattr(node, "terminal", False):
-        return "foreach"
-    return re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
-
-
 def _topics(node: graph.Node) -> str:
     """What a source reads, as Kafka prints it: ``[orders, returns]``, or the bare pattern."""
     if isinstance(node, graph.Source):
@@ -78,7 +57,7 @@ def _entries(topology: graph.Graph, node: graph.Node) -> Iterable[str]:
         if node.topic_of is not None:
             target = f"extractor class: {callable_name(node.topic_of)}"
         return [f"Sink: {node.name} ({target})\n      <-- {above}"]
-    if not isinstance(node, graph.Source | graph.FrameSource):
+    if not node.reads_input:
         return [
             f"Processor: {node.name} (stores: [{_stores(topology, node)}])\n      --> {below}\n      <-- {above}"
         ]
@@ -96,14 +75,14 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _forwarders(topology: graph.Graph, node: graph.Node) -> list[str]:
-    if isinstance(node, graph.GlobalJoin):
+    if node.shape == "global":
         return list(node.parents)
     return [parent for parent in node.forwarders if topology[parent].shape != "global"]
 
 
 def _stores(topology: graph.Graph, node: graph.Node) -> str:
-    looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, graph.StreamTableJoin) else []
-    if isinstance(node, graph.GlobalJoin):
+    looked_up = keepers(topology.nodes, node.parents[1]) if node.as_of_record else []
+    if node.shape == "global" and node.parents:
         looked_up = keepers(topology.nodes, node.name)
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
@@ -118,7 +97,7 @@ def callable_name(function: Callable[..., Any]) -> str:
 def _node_dict(topology: graph.Graph, node: graph.Node) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": node.name,
-        "operator": kind_of(node),
+        "operator": node.public_name,
         "parents": list(node.parents),
         "children": [child.name for child in topology.children(node.name)],
         "shape": node.shape,
@@ -127,19 +106,9 @@ def _node_dict(topology: graph.Graph, node: graph.Node) -> dict[str, Any]:
         "store": store_name(node),
         "line": None if node.location is None else str(node.location),
     }
-    if isinstance(node, graph.Source):
-        entry["topics"] = list(node.topics)
-        entry["pattern"] = None if node.pattern is None else node.pattern.pattern
-    if isinstance(node, graph.Sink):
-        entry["topic"] = node.topic
-    if isinstance(node, graph.TableJoin | graph.ForeignKeyJoin):
-        entry["foreign_key"] = isinstance(node, graph.ForeignKeyJoin)
-    if isinstance(node, graph.StreamStreamJoin):
+    if node.side_stores:
         entry["stores"] = store_names(topology.nodes, node)
-        entry["window"] = {name: getattr(node, name) for name in ("before", "after", "grace", "eager")}
-    if isinstance(node, graph.ManyJoin):
-        entry["foreign_keys"] = list(node.names)
-    return entry
+    return entry | node.described
 
 
 Look = Literal["topic", "stream", "table", "join"]
@@ -169,9 +138,8 @@ class Arrow:
 def picture(topology: graph.Graph) -> tuple[list[Box], list[Arrow]]:
     """The boxes and arrows of a topology, topics first; a topic that is read and written is one box."""
     group = {name: number for number, names in enumerate(sub_topologies(topology)) for name in names}
-    ids = {
-        node.name: f"n{number}" for number, node in enumerate(topology) if not isinstance(node, graph.Sink)
-    }
+    sinks = {node.name: node for node in topology.each(graph.Sink)}
+    ids = {node.name: f"n{number}" for number, node in enumerate(topology) if node.name not in sinks}
     topics: dict[str, Box] = {}
     arrows: list[Arrow] = []
 
@@ -181,9 +149,10 @@ def picture(topology: graph.Graph) -> tuple[list[Box], list[Arrow]]:
     for node in topology:
         arrows += [Arrow(id_of_topic(topic), ids[node.name]) for topic in _read(node)]
         for index, parent in enumerate(node.parents):
-            if isinstance(node, graph.Sink):
-                chosen = "" if node.topic_of is None else f"chosen by {callable_name(node.topic_of)}"
-                head = id_of_topic(node.topic or chosen)
+            if node.name in sinks:
+                sink = sinks[node.name]
+                chosen = "" if sink.topic_of is None else f"chosen by {callable_name(sink.topic_of)}"
+                head = id_of_topic(sink.topic or chosen)
             else:
                 head = ids[node.name]
             rekeys = is_rekeying(topology, parent, node)
@@ -247,19 +216,12 @@ def to_dot(topology: graph.Graph) -> str:
 
 
 def _label(node: graph.Node, index: int, rekeys: bool) -> str:
-    if isinstance(node, graph.ForeignKeyJoin):
-        return "foreign key" if index == 0 else "right"
-    if isinstance(node, graph.ManyJoin):
-        return ("foreign keys", *node.names)[index]
-    if isinstance(node, graph.GlobalJoin | graph.TableJoin | graph.StreamStreamJoin):
-        return ("left", "right")[index]
-    if node.looks_up and index == 1:
-        return "looks up"
-    return "re-key" if rekeys else ""
+    label = node.side_labels[index] if index < len(node.side_labels) else ""
+    return label or ("re-key" if rekeys else "")
 
 
 def _look(node: graph.Node) -> Look:
-    if "join" in kind_of(node):
+    if "join" in node.public_name:
         return "join"
     return "table" if node.shape in ("table", "global") else "stream"
 

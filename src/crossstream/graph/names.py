@@ -99,48 +99,33 @@ def store_name(node: graph.Node) -> str | None:
     `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
     without a name of its own is called after its node.
     """
-    is_always_kept = isinstance(node, graph.Source | graph.FrameSource | graph.ToTable | graph.Aggregate)
-    is_kept = is_always_kept or (
-        node.store is not None and not isinstance(node, graph.Filter | graph.MapValues)
-    )
+    is_kept = node.keeps_rows or (node.store is not None and not node.derives_rows)
     return node.queryable_name or (node.name if is_kept and node.shape in ("table", "global") else None)
 
 
 def store_names(nodes: Mapping[str, graph.Node], node: graph.Node) -> list[str]:
     """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
-    if isinstance(node, graph.StreamStreamJoin):
-        parts = (("left", node.store), ("right", node.other_store))
-        return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
-    if isinstance(node, graph.StreamTableJoin):
-        return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
-    if isinstance(node, graph.Process | graph.TransformBatches):
-        return [store.name for store in node.stores]
-    if isinstance(node, graph.Deduplicate | graph.Suppress):
-        return [inner_store(nodes, node, "seen" if isinstance(node, graph.Deduplicate) else "buffer")]
+    named = [spec.name for spec in node.side_stores] or [None for _ in node.inner_stores]
+    if node.inner_stores:
+        parts = zip(named, node.inner_stores, strict=True)
+        return [name or inner_store(nodes, node, part) for name, part in parts]
+    if node.runs_processor:
+        return list(node.queryable_names)
     name = store_name(node)
     return [] if name is None else [name]
 
 
 def keepers(nodes: Mapping[str, graph.Node], name: str) -> list[str]:
     """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
-    node = nodes[name]
-    if isinstance(node, graph.Filter | graph.MapValues) and node.queryable_name is None:
-        return keepers(nodes, node.parents[0])
-    if isinstance(node, graph.GlobalJoin) or (isinstance(node, graph.TableJoin) and node.store is None):
-        return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
-    return [name]
-
-
-def queryable_names(node: graph.Node) -> list[str]:
-    """The names under which anything that ``node`` keeps can be queried."""
-    names = [node.queryable_name, node.other_store.name if isinstance(node, graph.StreamStreamJoin) else None]
-    own = node.stores if isinstance(node, graph.Process | graph.TransformBatches) else ()
-    return [name for name in names if name is not None] + [store.name for store in own]
+    parents = nodes[name].computed_from
+    if not parents:
+        return [name]
+    return list(dict.fromkeys(keeper for parent in parents for keeper in keepers(nodes, parent)))
 
 
 def inner_store(nodes: Mapping[str, graph.Node], node: graph.Node, part: str) -> str:
     """The name of a store that ``node`` keeps for itself: names that users gave come first."""
-    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
+    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in one.queryable_names})
 
 
 def history_of(nodes: Mapping[str, graph.Node], name: str) -> int | None:
@@ -152,7 +137,7 @@ def history_of(nodes: Mapping[str, graph.Node], name: str) -> int | None:
     node = nodes[name]
     if node.history is not None or node.queryable_name is not None:
         return node.history
-    if isinstance(node, graph.Filter | graph.MapValues) and node.shape == "table":
+    if node.derives_rows and node.shape == "table":
         return history_of(nodes, node.parents[0])
     return None
 
@@ -170,7 +155,7 @@ def check_new_name(nodes: Mapping[str, graph.Node], name: str) -> None:
 
 def check_new_store(nodes: Mapping[str, graph.Node], stores: Mapping[str, str], node: graph.Node) -> None:
     """Refuses (CS-120) two stores of one name. ``stores``: the user's name of a store → the node that keeps it."""
-    for store in queryable_names(node):
+    for store in node.queryable_names:
         if store not in stores:
             continue
         owner = stores[store]
@@ -244,9 +229,8 @@ def explicit_partitions(nodes: Mapping[str, graph.Node], name: str) -> int | Non
         node = nodes[above.pop()]
         if isinstance(node, graph.Repartition) and node.partitions is not None:
             return node.partitions
-        if not (isinstance(node, graph.Repartition) or graph.changes_key(node)):
-            others_move = isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin | graph.StreamGlobalJoin)
-            parents = node.parents[:1] if others_move else node.parents
+        if not (isinstance(node, graph.Repartition) or node.changes_key):
+            parents = node.parents[:1] if node.references else node.parents
             above += reversed([parent for parent in parents if parent not in seen])
             seen.update(parents)
     return None

@@ -61,7 +61,7 @@ class Visits:
             for node in topology
             for parent in node.forwarders
         }
-        sources = [node.name for node in topology if isinstance(node, graph.Source | graph.FrameSource)]
+        sources = [node.name for node in topology if node.reads_input]
         self._first = {name: self._from(name, min) for name in sources}
         self._last = {name: self._from(name, max) for name in sources}
 
@@ -155,7 +155,7 @@ def _together(orders: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[st
 
 
 def _moves(topology: graph.Graph, parent: str, node: graph.Node) -> int:
-    if isinstance(node, graph.ForeignKeyJoin):
+    if node.answers_by_key:  # a row on the left goes to the right one, and comes back
         return 2 if parent == node.parents[0] else 1
     return int(is_rekeying(topology, parent, node))
 
@@ -163,11 +163,10 @@ def _moves(topology: graph.Graph, parent: str, node: graph.Node) -> int:
 def sharing(visits: Visits) -> list[Sequence[graph.Sink]]:
     """Groups of sinks that write together: they may write to one topic, and one record may reach several of them."""
     groups: list[list[graph.Sink]] = []
-    for sink in visits.topology:
-        if isinstance(sink, graph.Sink):
-            met = [group for group in groups if any(_share(visits, one, sink) for one in group)]
-            groups = [group for group in groups if group not in met]
-            groups.append([*(one for group in met for one in group), sink])
+    for sink in visits.topology.each(graph.Sink):
+        met = [group for group in groups if any(_share(visits, one, sink) for one in group)]
+        groups = [group for group in groups if group not in met]
+        groups.append([*(one for group in met for one in group), sink])
     position = {node.name: number for number, node in enumerate(visits.topology)}
     return [sorted(group, key=lambda sink: position[sink.name]) for group in groups if len(group) > 1]
 
@@ -218,7 +217,7 @@ class Forks:
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
         self._several = _several(visits)
-        points = [MergePoint.of(node) for node in visits.topology if isinstance(node, graph.Merge)]
+        points = [MergePoint.of(node) for node in visits.topology.each(graph.Merge)]
         points += [point for sinks in sharing(visits) for point in by_topic(sinks).values()]
         forks = [fork for point in points for fork in self.of(point)]
         self.tagged = frozenset(fork.flow for fork in forks if fork.ranks is None)
@@ -269,7 +268,7 @@ def _branches_to(visits: Visits, point: MergePoint) -> Mapping[str, _Branches]:
                 below = found[child.name]
                 ends.append(below.all)
                 shared.append(below.shared | {child.name})
-                by_row &= isinstance(child, graph.RowWise) and below.by_row
+                by_row &= child.row_wise and below.by_row
         found[node.name] = _Branches(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
     return dict(reversed(found.items()))
 
@@ -286,14 +285,7 @@ def _several(visits: Visits) -> frozenset[str]:
     """The streams in which one record can have several rows."""
     found: set[str] = set()
     for node in visits.topology:
-        several = (
-            graph.FlatMap
-            | graph.FlatMapValues
-            | graph.Process
-            | graph.StreamStreamJoin
-            | graph.TransformBatches
-        )
-        makes = isinstance(node, several) or (
+        makes = node.multiplies or (
             isinstance(node, graph.Merge) and visits.order(MergePoint.of(node)) is not None
         )
         if node.shape == "stream" and (makes or not found.isdisjoint(node.forwarders)):
@@ -312,7 +304,7 @@ def sub_topologies(topology: graph.Graph) -> list[list[str]]:
 
     for node in topology:
         for parent in node.parents:
-            together = topology[parent].shape != "global" or isinstance(node, graph.GlobalJoin)
+            together = topology[parent].shape != "global" or node.shape == "global"
             if together and not is_rekeying(topology, parent, node):
                 part[root(node.name)] = root(parent)
     groups: dict[str, list[str]] = {}
@@ -325,16 +317,10 @@ def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
     """Whether records move to the partition of another key between ``parent`` and ``node``."""
     if topology[parent].shape == "global":
         return False
-    if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
+    if node.by_foreign_key:
         return parent != node.parents[0]
     moves = node.by_key and parent in node.forwarders
-    always = isinstance(node, graph.Repartition) or _by_identity(node)
-    return moves and (always or has_new_key(topology, parent))
-
-
-def _by_identity(node: graph.Node) -> bool:
-    """Whether records move to the partition of something else than their key."""
-    return isinstance(node, graph.Deduplicate) and node.identity is not None
+    return moves and (node.always_moves or has_new_key(topology, parent))
 
 
 def has_new_key(topology: graph.Graph, name: str) -> bool:
@@ -342,7 +328,7 @@ def has_new_key(topology: graph.Graph, name: str) -> bool:
     above, seen = [name], {name}
     while above:
         node = topology[above.pop()]
-        if graph.changes_key(node) or _by_identity(node):
+        if node.changes_key or node.by_other_key:
             return True
         if not node.by_key:
             above += [parent for parent in node.parents if parent not in seen]

@@ -70,7 +70,7 @@ class Tables:
     """The tables that the sinks of a topology write, each opened when it is first needed."""
 
     def __init__(self, topology: Graph, application: str) -> None:
-        self._sinks = {node.name: node for node in topology if isinstance(node, TableSink)}
+        self._sinks = {node.name: node for node in topology.each(TableSink)}
         self._application = application
         self._state = ""
         self._writers: dict[str, Writer] = {}

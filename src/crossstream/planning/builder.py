@@ -32,10 +32,6 @@ _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 """A flow, the round and partitioner, and the serdes of its keys and values."""
 
 
-_BY_RECORD = graph.Aggregate | graph.Deduplicate | graph.Process | graph.Suppress | graph.TransformBatches
-"""Operators whose results depend on every record, or every change of a table, not on the last one of a batch."""
-
-
 @dataclass(slots=True)
 class PlanBuilder:
     topology: graph.Graph
@@ -87,38 +83,18 @@ class PlanBuilder:
         for node in reversed(list(self.topology)):
             self._need_old(node)
             self._need_changelog(node)
-            self._need_headers(node)
-
-    def _need_headers(self, node: graph.Node) -> None:
-        """The headers of the rows that a join looks up, where they are those of its results; of a view's left rows."""
-        if isinstance(node, graph.TableJoin) and node.headers is not None:
-            self.wants_headers.update(node.parents)
-        elif isinstance(node, graph.StreamTableJoin | graph.StreamGlobalJoin | graph.ForeignKeyJoin):
-            if node.headers in ("right", "both"):
-                self.wants_headers.add(node.parents[1])
-        elif isinstance(node, graph.GlobalJoin) and node.name in self.wants_headers:
-            self.wants_headers.add(node.parents[0])
+            self.wants_headers.update(node.needs_headers(node.name in self.wants_headers))
 
     def _need_old(self, node: graph.Node) -> None:
         """A filter needs its parent's old rows; row-wise operators need them for a filter below.
 
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
-        if isinstance(node, graph.GroupTable):
-            if not self.versioned(self.topology[node.parents[0]]):
-                self.wants_old.update(node.parents)
-            self.wants_changelog.update(node.parents)
-            return
-        if node.shape != "table" or self.knows_old(node):
-            return
-        if isinstance(node, graph.Suppress):
-            if node.name in self.wants_old or node.max_bytes is not None:
-                self.wants_old.update(node.parents)
-            return
-        if isinstance(node, graph.Filter) or (
-            isinstance(node, graph.MapValues) and node.name in self.wants_old
-        ):
-            self.wants_old.update(name for name in node.parents if not self.versioned(self.topology[name]))
+        if node.needs_old(node.name in self.wants_old) and not self.knows_old(node):
+            parents = [self.topology[name] for name in node.parents]
+            self.wants_old.update(
+                parent.name for parent in parents if node.old_of_versions or not self.versioned(parent)
+            )
 
     def knows_old(self, node: graph.Node) -> bool:
         """Whether a filter keeps versions of a table without versions: its own newest one is the old row."""
@@ -134,14 +110,14 @@ class PlanBuilder:
         So does a table made of a stream of changes, if operators in between may drop the last change of a row, or
         give it another key than the changes before.
         """
-        if isinstance(node, graph.ToTable) or node.name in self.become_rows:
+        if (node.rows_are_records and node.parents) or node.name in self.become_rows:
             self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
-        if node.history is not None or (node.name in self.become_rows and graph.sorts_out(node)):
+        if node.history is not None or (node.name in self.become_rows and node.may_drop):
             self.makes_changelog.add(node.name)
-        if isinstance(node, graph.StreamTableJoin):
+        if node.as_of_record:
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif graph.is_stream_join(node) or isinstance(node, _BY_RECORD) or self.emits_changelog(node):
+        elif node.joins_stream or node.takes_every_record or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: graph.Node) -> bool:
@@ -190,7 +166,7 @@ class PlanBuilder:
                 value=value,
                 public=public,
                 history=history,
-                results=not isinstance(table, graph.Source | graph.FrameSource | graph.ToTable),
+                results=not table.rows_are_records,
                 repeats=not self.knows_old(table),
             )
         )
@@ -206,7 +182,7 @@ class PlanBuilder:
             store=store.name,
             old=table.name in self.wants_old,
             changelog=changelog,
-            null_key_reason=self.null_key_reason(table) if isinstance(table, graph.ToTable) else None,
+            null_key_reason=self.null_key_reason(table) if table.parents and table.rows_are_records else None,
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
@@ -231,9 +207,7 @@ class PlanBuilder:
             return parent in child.forwarders
 
         return any(
-            forwards(parent, child)
-            and graph.is_stream_join(child)
-            and getattr(child, "kind", "inner") != "inner"
+            forwards(parent, child) and child.joins_stream and getattr(child, "kind", "inner") != "inner"
             for parent, child in graph.readings(self.topology, name, forwards)
         )
 
@@ -293,7 +267,7 @@ class PlanBuilder:
     def keep(self, node: graph.Node) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""
         spec = node.store or graph.StoreSpec()
-        old_needed = isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin) and node.name in self.wants_old
+        old_needed = node.by_foreign_key and node.name in self.wants_old
         is_asked = old_needed or spec.name is not None or spec.history_retention is not None
         if not is_asked or is_kept_below(self, node):
             return
@@ -363,26 +337,13 @@ def is_kept_below(builder: PlanBuilder, table: graph.Node) -> bool:
         for side, parent in enumerate(child.parents)
         if parent == table.name
     ]
-    return all(_keeps(*read) or _needs_no_store(builder, table, *read) for read in reads) and any(
-        _keeps(*read) for read in reads
-    )
-
-
-def _keeps(child: graph.Node, side: int) -> bool:
-    """Whether a reader of a table keeps it in its own round. ``side``: the number of the table among its parents."""
-    if isinstance(child, graph.ForeignKeyJoin):
-        return side == 1 and child.other_partitioner is None
-    return isinstance(child, graph.TableJoin) or (
-        side > 0 and isinstance(child, graph.ManyJoin | graph.StreamTableJoin)
+    kept = [child.keeps(side) for child, side in reads]
+    return any(kept) and all(
+        keeps or _needs_no_store(builder, table, *read) for keeps, read in zip(kept, reads, strict=True)
     )
 
 
 def _needs_no_store(builder: PlanBuilder, table: graph.Node, child: graph.Node, side: int) -> bool:
     """Whether a reader takes records without a store: it remembers their foreign keys."""
-    if (
-        side > 0
-        or not isinstance(child, graph.ForeignKeyJoin | graph.ManyJoin)
-        or isinstance(table, graph.ToTable)
-    ):
-        return False
-    return not builder.versioned(table)
+    is_from_stream = table.rows_are_records and bool(table.parents)
+    return side == 0 and child.by_foreign_key and not is_from_stream and not builder.versioned(table)

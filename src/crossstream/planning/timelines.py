@@ -26,7 +26,6 @@ from crossstream.planning.steps import (
 )
 
 _STRICTER: tuple[Counts, ...] = ("all", "keyed", "whole")
-_ONE_FOR_ONE = graph.MapValues | graph.Peek | graph.Split | graph.Merge | graph.Repartition
 
 
 def feeds_of(
@@ -70,10 +69,9 @@ def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Coun
         return "keyed" if stores[step.store].history is None else None
     if isinstance(step, EncodeStep):
         return "all"
-    if isinstance(step, StatelessStep) and isinstance(node, graph.Repartition):
+    if isinstance(step, StatelessStep) and node.always_moves:
         return "all" if step.null_keys else "keyed"
-    is_same = isinstance(node, _ONE_FOR_ONE) or (isinstance(node, graph.ToStream) and node.mapper is None)
-    return "all" if isinstance(step, StatelessStep) and is_same else None
+    return "all" if isinstance(step, StatelessStep) and node.one_for_one else None
 
 
 def counted(node: graph.Aggregate) -> Counts:

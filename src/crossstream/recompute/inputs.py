@@ -82,7 +82,7 @@ def everything(topology: Graph, log: TopicLog) -> list[Span]:
     partitions = {
         TopicPartition(topic, number): node for topic, node in read for number in range(topics[topic])
     }
-    named = {topic for node in topology if isinstance(node, Source) for topic in node.topics}
+    named = {topic for node in topology.each(Source) for topic in node.topics}
     for topic in sorted(named - topics.keys()):
         raise SourceError(
             f"the topic {topic!r} does not exist",

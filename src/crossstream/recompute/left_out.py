@@ -158,8 +158,8 @@ def _is_plain(node: Node, is_table: bool) -> bool:
     if isinstance(node, graph.Source) and node.timestamp_extractor is not None:
         return False
     if is_table:
-        keeps = isinstance(node, graph.RowWise) and not graph.changes_key(node)
-        return keeps or isinstance(node, graph.Source | graph.ToTable | graph.GroupTable)
+        keeps = node.row_wise and not node.changes_key
+        return keeps or node.rows_are_records or isinstance(node, graph.GroupTable)
     return isinstance(node, ROW_WISE) and node.shape == "stream"
 
 

@@ -104,7 +104,7 @@ def compare_topics(
 
 def chosen_sink(topology: Graph, topic: str, *, chosen: bool) -> Sink:
     """The sink that writes ``topic``; the only one there is, unless the topic was ``chosen``."""
-    sinks = {node.topic: node for node in topology if isinstance(node, Sink) and node.topic is not None}
+    sinks = {node.topic: node for node in topology.each(Sink) if node.topic is not None}
     if topic in sinks:
         return sinks[topic]
     if len(sinks) == 1 and not chosen:

@@ -35,8 +35,6 @@ from crossstream.storage.log_entries import BatchEntry
 from crossstream.task.batch import Settings
 from crossstream.topics import RangeReader
 
-UNTRACEABLE = (graph.Process, graph.TransformBatches, graph.FrameSource)
-
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -86,28 +84,28 @@ class Tracer:
         node = self.topology[name]
         before = self.followed.get(name, Followed(serde, frozenset()))
         self.followed[name] = None if keys is None or before is None else Followed(serde, before.keys | keys)
-        match node:
-            case graph.Source():
-                wanted = Wanted(every=True) if keys is None else Wanted(keys=set(keys))
-                self.wanted.setdefault(name, Wanted()).add(wanted)
-            case graph.Process() | graph.TransformBatches() | graph.FrameSource():
-                if name not in self.stopped:
-                    self.stopped.append(name)
-            case graph.ForeignKeyJoin():
-                self._foreign(node, keys, serde)
-            case graph.ManyJoin():
-                self.follow(node.parents[0], keys, serde)
-                for number, function in enumerate(node.foreign_keys, 1):
-                    self._other_side(node, number, function, keys, serde)
-            case graph.StreamGlobalJoin() | graph.GlobalJoin():
-                self.follow(node.parents[0], keys, serde)
-                self._other_side(node, 1, node.key_selector, keys, serde)
-            case graph.Aggregate() if node.windows is not None:
-                self._parents(node, _without_windows(keys, serde, node.group_key), node.group_key)
-            case _ if graph.changes_key(node) and keys is not None:
-                self._changed(node, keys, serde)
-            case _:
-                self._parents(node, keys, serde)
+        if node.stops_tracing is not None:
+            if name not in self.stopped:
+                self.stopped.append(name)
+        elif node.reads_input:
+            wanted = Wanted(every=True) if keys is None else Wanted(keys=set(keys))
+            self.wanted.setdefault(name, Wanted()).add(wanted)
+        elif node.keys_of_either and keys is not None:
+            self._of_either(node, keys, serde)
+        elif node.references:
+            self._referring(node, keys, serde)
+        elif isinstance(node, graph.Aggregate) and node.windows is not None:
+            self._parents(node, _without_windows(keys, serde, node.group_key), node.group_key)
+        elif node.changes_key and keys is not None:
+            self._changed(node, keys, serde)
+        else:
+            self._parents(node, keys, serde)
+
+    def _referring(self, node: Node, keys: frozenset[bytes] | None, serde: Serde) -> None:
+        """Follows the rows on the left, and those that they refer to."""
+        self.follow(node.parents[0], keys, serde)
+        for number, function in node.references:
+            self._other_side(node, number, function, keys, serde)
 
     def _parents(self, node: Node, keys: frozenset[bytes] | None, serde: Serde) -> None:
         for parent in dict.fromkeys(node.parents):
@@ -116,15 +114,12 @@ class Tracer:
     def everything(self, name: str) -> None:
         """Every record of the sources above an operator."""
         for node in lineage(self.topology.nodes, [name]):
-            if isinstance(node, graph.Source):
+            if node.reads_input and node.stops_tracing is None:
                 self.wanted.setdefault(node.name, Wanted()).every = True
 
-    def _foreign(self, node: graph.ForeignKeyJoin, keys: frozenset[bytes] | None, serde: Serde) -> None:
-        left, right = node.parents
-        if keys is None or node.kind not in ("right", "outer"):
-            self.follow(left, keys, serde)
-            self._other_side(node, 1, node.foreign_key, keys, serde)
-            return
+    def _of_either(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
+        """Follows keys of a right or outer foreign-key join, each of which is of the left or of the right row."""
+        (left, right), ((number, foreign_key),) = node.parents, node.references
         lefts, rights = _serde_of(self.topology[left]), _serde_of(self.topology[right])
         found = [calls.deserialize(serde, key) for key in keys]
         pairs = [one for one in found if isinstance(one, LeftOrRight)]
@@ -133,7 +128,7 @@ class Tracer:
             return
         own = _encoded(lefts, [one.left for one in pairs if one.left is not None])
         self.follow(left, own, lefts)
-        self._other_side(node, 1, node.foreign_key, own, lefts)
+        self._other_side(node, number, foreign_key, own, lefts)
         theirs = _encoded(rights, [one.right for one in pairs if one.right is not None])
         if theirs:
             self.follow(right, theirs, rights)
@@ -178,13 +173,15 @@ class Tracer:
 
     def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
-        is_kept = any(isinstance(one, graph.ToTable) for one in above)  # and older records are rows no more
+        is_kept = any(
+            one.rows_are_records and one.parents for one in above
+        )  # and older records are rows no more
         if not is_kept and all(isinstance(one, ROW_WISE) for one in above):
             self._by_place(node, above, keys, serde)
             return
         (parent,) = node.parents
         theirs = _serde_of(self.topology[parent])
-        if theirs is None or isinstance(node, UNTRACEABLE):
+        if theirs is None or node.stops_tracing is not None:
             self._parents(node, None, serde)
             return
         pairs = self.rows(parent, None, theirs)
@@ -214,7 +211,7 @@ class Tracer:
                 wanted = Wanted(places={(topic, partition): set(offsets.to_pylist())})
             self.wanted.setdefault(source, Wanted()).add(wanted)
         for one in above:
-            if isinstance(one, graph.Source):
+            if one.reads_input:
                 self.wanted.setdefault(one.name, Wanted())
 
 
@@ -357,10 +354,6 @@ def _keys_of(node: Node, made: Any) -> list[Any]:
     """The keys in what the function of an operator gave."""
     if made is None:
         return []
-    if isinstance(node, graph.SelectKey | graph.ToStream) or (
-        isinstance(node, graph.GroupTable) and node.selects
-    ):
+    if node.gives_key_alone:
         return [made]
-    if isinstance(node, graph.FlatMap):
-        return [key for key, _ in made]
-    return [made[0]]
+    return [key for key, _ in made] if node.multiplies else [made[0]]

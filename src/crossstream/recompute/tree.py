@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Graph, Node, changes_key
+from crossstream.graph.nodes import Graph, Node
 from crossstream.recompute.inputs import object_of
 from crossstream.recompute.pool import Wanted
 from crossstream.recompute.reason import InputRecord, Step, located, text_of
@@ -16,11 +16,6 @@ from crossstream.recompute.trace import Tracer, leading
 
 SHOWN = 20
 """Rows of a step that are shown."""
-STOPS: dict[type, str] = {
-    graph.Process: "a processor cannot be traced: what it keeps may come from any record",
-    graph.TransformBatches: "a function of record batches cannot be traced: what it gives may come from any record",
-    graph.FrameSource: "the rows of a DataFrame cannot be read again",
-}
 
 
 @dataclass(slots=True)
@@ -39,7 +34,7 @@ class Tree:
         return made[name]
 
     def _step(self, node: Node, made: dict[str, Step]) -> Step:
-        stops = isinstance(node, tuple(STOPS))
+        stops = node.stops_tracing is not None
         return Step(
             node.name,
             type(node).__name__,
@@ -47,7 +42,7 @@ class Tree:
             tuple(self._shown(node)[:SHOWN]),
             tuple(record for source, record in self.records if source == node.name),
             () if stops else tuple(made[parent] for parent in dict.fromkeys(node.parents)),
-            STOPS.get(type(node)) or self._dropped(node),
+            node.stops_tracing or self._dropped(node),
         )
 
     def _dropped(self, node: Node) -> str | None:
@@ -63,7 +58,7 @@ class Tree:
         found, followed = self.rows(node.name), self.tracer.followed
         if node.name not in followed:
             for child in self.topology.children(node.name):
-                traced = changes_key(child) and type(child) not in STOPS
+                traced = child.changes_key and child.stops_tracing is None
                 wanted = followed.get(child.name) if traced else None
                 if wanted is not None:
                     return leading(self.topology, child, found, wanted)
@@ -90,8 +85,8 @@ class Tree:
             return None
         if isinstance(node, graph.Source):
             return self._not_arrived(node)
-        needed = node.parents if getattr(node, "kind", "inner") == "inner" else node.parents[:1]
-        if isinstance(node, graph.Merge | graph.Aggregate) or getattr(node, "kind", "") == "outer":
+        needed = node.needed_parents
+        if node.needs_any_parent:
             reasons = [self.ended(parent) for parent in node.parents]
             if None not in reasons:
                 return reasons[0]
@@ -125,6 +120,6 @@ class Tree:
 
     def _here(self, node: Node) -> str:
         dropped = self._dropped(node)
-        if isinstance(node, graph.Filter | graph.Branch):
+        if node.row_wise and node.may_drop and node.keeps_place:
             return f"filtered by {located(node)}"
         return f"{located(node)} gives no row for it" + (f": {dropped}" if dropped else "")

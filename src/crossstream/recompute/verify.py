@@ -153,7 +153,7 @@ def _compared(
 ) -> Compared:
     """``lost``: sources of which records were deleted."""
     above, public = _above(plan, store), store.public or ""
-    sources = [node for node in above if isinstance(node, Source)]
+    sources = [node for node in above if node.reads_input]
     one = compare(public, theirs, replay.reader(store), sample, times=len(sources) == 1)
     if any(node.name in lost for node in above):
         one = replace(one, different=0, unverifiable=one.different)
@@ -192,25 +192,9 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
         )
 
 
-def depends_on_time(node: Node) -> bool:
-    """Whether its results depend on stream time."""
-    if isinstance(node, graph.Aggregate):
-        return node.windows is not None
-    timed = isinstance(node, graph.StreamStreamJoin | graph.Suppress | graph.Deduplicate)
-    return timed or depends_on_partitions(node)
-
-
-def depends_on_partitions(node: Node) -> bool:
-    """Whether its results depend on the number of state partitions (decision 0038)."""
-    if isinstance(node, graph.Aggregate):
-        return node.windows is not None and node.windows.kind == "sliding"
-    waits = isinstance(node, graph.StreamTableJoin) and node.grace is not None
-    return isinstance(node, graph.Process | graph.TransformBatches) or waits or node.history is not None
-
-
 def _partitions(plan: Plan, state: int) -> int:
     """Another number than that of the state, unless results depend on it."""
-    return state if any(map(depends_on_partitions, plan.topology)) else state + 1
+    return state if any(node.depends_on_partitions for node in plan.topology) else state + 1
 
 
 def _above(plan: Plan, store: StoreDef) -> list[Node]:
@@ -218,11 +202,10 @@ def _above(plan: Plan, store: StoreDef) -> list[Node]:
     nodes = plan.topology.nodes
     owners = [node.name for node in plan.topology if node.queryable_name == store.public]
     for node in plan.topology:
-        if isinstance(node, graph.StreamStreamJoin):
-            sides = zip((node.store, node.other_store), (node.parents[0], node.parents[-1]), strict=True)
-            owners += [parent for spec, parent in sides if spec.name == store.public]
-        elif isinstance(node, graph.Process | graph.TransformBatches):
-            owners += [node.name for one in node.stores if one.name == store.public]
+        sides = zip(node.side_stores, node.parents, strict=False)
+        owners += [parent for spec, parent in sides if spec.name == store.public]
+        if node.runs_processor and store.public in node.queryable_names:
+            owners.append(node.name)
     return list(lineage(nodes, owners))
 
 
@@ -236,7 +219,7 @@ def _notes(above: Sequence[Node]) -> tuple[str, ...]:
             "rows may differ where records of one partition came later than those of another; "
             "the log does not say so of batches that are not retained"
         )
-    if any(isinstance(node, graph.Process | graph.TransformBatches) for node in above):
+    if any(node.runs_processor for node in above):
         notes.append("a processor that reads a clock, or other services, may give other rows")
     return tuple(notes)
 
@@ -253,11 +236,9 @@ def why_not_sampled(plan: Plan) -> str | None:
     """Why not only some keys can be computed; None: they can."""
     for node in plan.topology:
         place = located(node)
-        if graph.changes_key(node) or isinstance(
-            node, graph.ForeignKeyJoin | graph.ManyJoin | graph.StreamGlobalJoin | graph.GlobalJoin
-        ):
+        if node.changes_key or node.references:
             return f"{place} needs rows of other keys"
-        if depends_on_time(node):
+        if node.depends_on_time:
             return f"{place} depends on stream time, which records of all keys move"
         if isinstance(node, Source) and node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from crossstream.catalog.planners import plan_topology
 from crossstream.errors import ConfigError, CrossStreamError
-from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
 from crossstream.query.store import StoreReader, store_named
@@ -29,7 +28,7 @@ from crossstream.recompute.reason import InputRecord, Why
 from crossstream.recompute.replay import Replay, no_store, reader_after
 from crossstream.recompute.taps import Taps, part_of, run_with_taps
 from crossstream.recompute.trace import Followed, Tracer
-from crossstream.recompute.tree import SHOWN, STOPS, Tree
+from crossstream.recompute.tree import SHOWN, Tree
 from crossstream.serdes import serde as calls
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.root import Place, StateRoot, root_of
@@ -244,7 +243,7 @@ class _Search:
 
     def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
         records = self._records(pool, np.flatnonzero(self._asked(pool))[-SHOWN:])
-        notes += [STOPS[type(self.plan.topology[name])] for name in self.tracer.stopped]
+        notes += [self.plan.topology[name].stops_tracing or "" for name in self.tracer.stopped]
         tree = self._tree(Taps({}, Replay(self.plan, 1)), records)
         return self._why(node, tree, value, notes)
 
@@ -255,14 +254,8 @@ _UNLIKE = "the records give another row than the state has: run `crossstream ver
 def operator_of(topology: Graph, store: str) -> Node:
     """The operator that keeps a store. Raises `StateError` CS-710 if there is none."""
     for node in topology:
-        kept = [node.queryable_name]
-        if isinstance(node, graph.StreamStreamJoin):
-            kept += [node.store.name, node.other_store.name]
-        elif isinstance(node, graph.Process | graph.TransformBatches):
-            kept += [one.name for one in node.stores]
-        elif isinstance(node, graph.GlobalJoin):
-            kept.append(node.name)
-        if store in kept:
+        is_view = node.shape == "global" and bool(node.parents)
+        if store in node.queryable_names or (is_view and store == node.name):
             return node
     raise no_store(plan_topology(topology), store)
 

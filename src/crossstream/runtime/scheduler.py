@@ -62,7 +62,7 @@ class SourcePlanner:
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
-        sources = [node for node in self.topology if isinstance(node, Source)]
+        sources = list(self.topology.each(Source))
         # Tables before streams: in this order records of one time are taken.
         self._sources = sorted(sources, key=lambda node: node.shape == "stream")
         self._globals = [node for node in sources if node.shape == "global"]

@@ -20,7 +20,7 @@ import xxhash
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError, type_and_text
-from crossstream.graph.nodes import Aggregate, ForeignKeyJoin, Graph, Node, StreamStreamJoin, StreamTableJoin
+from crossstream.graph.nodes import Aggregate, Graph, Node, StreamStreamJoin, StreamTableJoin
 from crossstream.records import REASON, Header, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
@@ -191,7 +191,7 @@ class Forms:
         """
         if part == "key":
             return cls(None, None)
-        if isinstance(node, ForeignKeyJoin):
+        if node.by_foreign_key and node.answers_by_key:
             return cls(topology[node.parents[0]].key, None)
         return cls(node.group_key if isinstance(node, Aggregate) else node.key, None)
 

@@ -182,7 +182,7 @@ class TopologyTestDriver(PointsToNames):
         A second one for the same topic continues after the records that were read, with any serdes.
         """
         check_topic("create_output_topic", topic)
-        writers = [node for node in self._topology if isinstance(node, Sink) and node.topic == topic]
+        writers = [node for node in self._topology.each(Sink) if node.topic == topic]
         key, value = self._serdes("create_output_topic", key_serde, value_serde, writers, "deserialize")
         key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
         return TestOutputTopic(self._output, topic, key, value)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crossstream import serdes
 from crossstream.graph.names import inner
-from crossstream.graph.nodes import ForeignKeyJoin, FrameSource, Node, Source
+from crossstream.graph.nodes import ForeignKeyJoin, Node
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (
     REFERENCES,
@@ -100,7 +100,7 @@ def changes_of(builder: PlanBuilder, left: Node) -> Flow:
         source = builder.raw.get(left.name)
         if source is None:
             return builder.flow(left.name)
-        if isinstance(left, Source | FrameSource):
+        if left.reads_input:
             return source
     return builder.changes_of(builder.materialize(left, builder.earliest(builder.source_of(left)), None))
 

@@ -9,24 +9,12 @@ from crossstream.columns.functions import WHOLE, Fields, Function, columns_of, f
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import (
     Aggregate,
-    Branch,
-    Filter,
-    ForeignKeyJoin,
     FrameSource,
     Graph,
-    ManyJoin,
-    Merge,
     Node,
-    Peek,
-    Repartition,
-    SelectKey,
     Sink,
     Source,
-    Split,
     StreamStreamJoin,
-    StreamTableJoin,
-    ToStream,
-    ToTable,
     readings,
 )
 from crossstream.operators.debezium.plan import plan_complete_rows
@@ -156,7 +144,7 @@ def _named_later(builder: PlanBuilder, node: Node) -> set[str]:
     """The fields that are read of values below row-wise operators that forward them."""
     found: set[str] = set()
     for child in builder.topology.children(node.name):
-        if isinstance(child, Filter | Split | Branch | Peek):
+        if child.row_wise and child.keeps_place and child.forwards_values:
             found |= _named(_readers(builder, child)) | _joined(builder, child, True)
             found |= _named_later(builder, child)
     return found
@@ -180,9 +168,9 @@ def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[
     named = _named_sides(join)
     if any(builder.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
-    if isinstance(join, StreamTableJoin):
+    if join.as_of_record:
         return [] if only_here else named[:1]
-    if isinstance(join, ForeignKeyJoin | ManyJoin):
+    if join.by_foreign_key:
         return [] if only_here else named[1:]
     if isinstance(join, StreamStreamJoin) and not only_here:
         return named[: ("inner", "left", "outer").index(join.kind)]  # of the others few have partners
@@ -200,10 +188,6 @@ def _readers(builder: PlanBuilder, node: Node) -> list[Function]:
     return [function for function in found if function is not None]
 
 
-_FORWARDING = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Sink, Split, ToStream, ToTable)
-"""Operators that forward values unchanged."""
-
-
 def _readers_of(topology: Graph, node: Node) -> Readers:
     """Who reads the values of a source, directly or below operators that forward them."""
     extractor = getattr(node, "timestamp_extractor", None)
@@ -211,9 +195,9 @@ def _readers_of(topology: Graph, node: Node) -> Readers:
     if extractor is not None:
         function = Function.of(extractor, arguments=3)
         found.append((function, _fields_read(function)))
-    for parent, child in readings(topology, node.name, lambda _, child: isinstance(child, _FORWARDING)):
+    for parent, child in readings(topology, node.name, lambda _, child: child.forwards_values):
         reads = list(_reads(child, parent))
-        if isinstance(child, _FORWARDING):
+        if child.forwards_values:
             if child.value not in (None, node.value):  # read by one serde, and written by another
                 return ANY_READER
         elif not (reads or _only_counts(child, node)):
@@ -260,18 +244,14 @@ def _named(functions: Sequence[Function]) -> set[str]:
 
 def _named_sides(join: Node) -> list[tuple[str, str]]:
     """The parents of a join, with their names in the joiner."""
-    return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
+    return list(zip(join.parents, join.side_names, strict=True))
 
 
 def _over_values(node: Node, parent: str) -> list[Function | None]:
     """The functions of an operator that get single values of this parent, the first to run first."""
     found: list[Function | None] = []
     if node.parents[0] == parent:
-        found = [
-            getattr(node, "foreign_key", None),
-            *getattr(node, "foreign_keys", ()),
-            getattr(node, "key_selector", None),
-        ]
+        found = [function for _, function in node.references]
     if isinstance(node, Aggregate) and node.columns is not None and node.group_values[0] is None:
         found += node.columns.fields
     return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]

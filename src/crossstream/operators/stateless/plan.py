@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Branch, Filter, MapValues, Merge, Node, Peek, Repartition, Split, ToStream
+from crossstream.graph.nodes import Merge, Node, Repartition, Split
 from crossstream.graph.traversal import MergePoint
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
@@ -68,10 +68,7 @@ def plan_stateless(builder: PlanBuilder, node: Node) -> None:
     if isinstance(node, Split):
         builder.add(replace(parent, name=node.name))
     else:
-        same_key = isinstance(node, Filter | MapValues | Peek | Branch) or (
-            isinstance(node, ToStream) and node.mapper is None
-        )
-        builder.flow_of(node, node.name, parent.round, parent.routed and same_key)
+        builder.flow_of(node, node.name, parent.round, parent.routed and node.keeps_place)
     builder.steps.append(
         StatelessStep(
             node=node.name,
@@ -82,7 +79,7 @@ def plan_stateless(builder: PlanBuilder, node: Node) -> None:
             branches=branches_of(builder, node),
         )
     )
-    if isinstance(node, Filter | MapValues) and node.shape == "table":
+    if node.derives_rows and node.shape == "table":
         builder.keep(node)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
@@ -42,7 +45,7 @@ class StatelessRunner(Runner):
         if not self.step.old:
             changes = replace(changes, old=None, lost=None)
         result, failures = apply(node, changes)
-        if isinstance(node, graph.SelectKey | graph.ToStream):
+        if node.gives_key_alone:
             self.note_field(node.mapper, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
@@ -76,32 +79,42 @@ class EncodeRunner(Runner):
         self.emit(self.as_stored(changes, self.task.flow(self.out()).value))
 
 
-def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:
+Applied = tuple[Changes, list[Failure]]
+
+
+def _filter(changes: Changes, node: graph.Filter) -> Applied:
+    kernel = stateless.filter_table if node.shape == "table" else stateless.filter_stream
+    return kernel(changes, node.predicate, node.negate)
+
+
+def _map_values(changes: Changes, node: graph.MapValues) -> Applied:
+    kernel = stateless.map_values_table if node.shape == "table" else stateless.map_values_stream
+    return kernel(changes, node.mapper)
+
+
+def _to_stream(changes: Changes, node: graph.ToStream) -> Applied:
+    stream = stateless.records_of(changes)
+    return (stream, []) if node.mapper is None else stateless.select_key(stream, node.mapper)
+
+
+KERNELS: Mapping[type[graph.Node], Callable[[Changes, Any], Applied]] = MappingProxyType(
+    {
+        graph.Filter: _filter,
+        graph.MapValues: _map_values,
+        graph.Map: lambda changes, node: stateless.map_records(changes, node.mapper),
+        graph.SelectKey: lambda changes, node: stateless.select_key(changes, node.mapper),
+        graph.FlatMap: lambda changes, node: stateless.flat_map(changes, node.mapper),
+        graph.FlatMapValues: lambda changes, node: stateless.flat_map_values(changes, node.mapper),
+        graph.Peek: lambda changes, node: stateless.peek(changes, node.action),
+        graph.Split: lambda changes, node: stateless.split(changes, node.predicates),
+        graph.Branch: lambda changes, node: (stateless.branch_of(changes, node.index), []),
+        graph.ToStream: _to_stream,
+    }
+)
+"""What each operator does to a piece; all others forward it."""
+
+
+def apply(node: graph.Node, changes: Changes) -> Applied:
     """The result of an operator for a piece of its input, and the rows that its function failed on."""
-    table = node.shape == "table"
-    match node:
-        case graph.Filter():
-            kernel = stateless.filter_table if table else stateless.filter_stream
-            return kernel(changes, node.predicate, node.negate)
-        case graph.MapValues():
-            kernel_ = stateless.map_values_table if table else stateless.map_values_stream
-            return kernel_(changes, node.mapper)
-        case graph.Map():
-            return stateless.map_records(changes, node.mapper)
-        case graph.SelectKey():
-            return stateless.select_key(changes, node.mapper)
-        case graph.FlatMap():
-            return stateless.flat_map(changes, node.mapper)
-        case graph.FlatMapValues():
-            return stateless.flat_map_values(changes, node.mapper)
-        case graph.Peek():
-            return stateless.peek(changes, node.action)
-        case graph.Split():
-            return stateless.split(changes, node.predicates)
-        case graph.Branch():
-            return stateless.branch_of(changes, node.index), []
-        case graph.ToStream():
-            stream = stateless.records_of(changes)
-            return (stream, []) if node.mapper is None else stateless.select_key(stream, node.mapper)
-        case _:
-            return changes, []
+    kernel = KERNELS.get(type(node))
+    return (changes, []) if kernel is None else kernel(changes, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.graph.nodes import Aggregate, Filter, MapValues, Suppress
+from crossstream.graph.nodes import Aggregate, Suppress
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import SUPPRESSED
 from crossstream.planning.steps import SuppressStep
@@ -46,4 +46,6 @@ def _is_by_group(builder: PlanBuilder, name: str, number: int) -> bool:
     node = builder.topology[name]
     if isinstance(node, Aggregate):
         return node.windows is not None and builder.flow(name).round == number
-    return isinstance(node, Filter | MapValues | Suppress) and _is_by_group(builder, node.parents[0], number)
+    return (node.derives_rows or isinstance(node, Suppress)) and _is_by_group(
+        builder, node.parents[0], number
+    )

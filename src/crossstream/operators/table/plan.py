@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossstream.graph.nodes import Filter, FrameSource, MapValues, Source, ToTable
+from crossstream.graph.nodes import FrameSource, Source, ToTable
 from crossstream.planning.builder import PlanBuilder, is_kept_below
 from crossstream.planning.plan import Flow
 
@@ -12,8 +12,8 @@ def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: 
     builder.raw[node.name] = raw
     spec = node.store
     named = spec is not None and (spec.name is not None or spec.history_retention is not None)
-    row_wise = any(isinstance(c, Filter | MapValues) for c in builder.topology.children(node.name))
-    wanted = named or row_wise or node.name in builder.wants_old or isinstance(node, ToTable)
+    row_wise = any(child.derives_rows for child in builder.topology.children(node.name))
+    wanted = named or row_wise or node.name in builder.wants_old or bool(node.parents)
     if wanted and not is_kept_below(builder, node):
         step = builder.materialize(node, builder.earliest(raw), None)
         builder.changes[node.name] = builder.changes_of(step)
