@@ -67,6 +67,6 @@ def test_the_state_format_suffices_for_what_a_page_left(on_spark: Readers) -> No
     folder = StateFolder(on_spark.folder_of("docs/queries.md") / "crossstream-state" / "shop")
     offers = folder.table("offers", folder.batches()[-1])
     assert {key.decode(): json.loads(value) for key, value in offers.items()} == {
-        "scarf": {"name": "Scarf", "shop": "Best Knits"},
-        "socks": {"name": "Socks", "shop": "Best Knits"},
+        "scarf": {"name": "Scarf", "price": 19.5, "shop": "Best Knits"},
+        "socks": {"name": "Socks", "price": 5.5, "shop": "Best Knits"},
     }

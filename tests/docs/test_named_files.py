@@ -31,7 +31,7 @@ def is_there(path: str) -> bool:
 
 
 def test_paths_are_found() -> None:
-    expected = {"graph/nodes.py", "operators/global_join", "operators/<name>/", "tests/operators/<name>/law"}
+    expected = {"graph/nodes.py", "operators/deduplicate", "operators/<name>/", "tests/operators/<name>/law"}
     assert expected <= set(named(ROOT / "docs" / "architecture.md"))
 
 

@@ -52,15 +52,15 @@ def test_every_setting_is_in_the_docstring_and_on_a_page() -> None:
     assert {name for name in settings if name not in pages} == set()
 
 
-def test_every_field_of_progress_is_on_the_page_for_operations() -> None:
+def test_every_field_of_progress_is_on_the_page_for_production() -> None:
     from crossstream.metrics.observation import Progress
 
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "in-production.md").read_text(encoding="utf-8")
     assert {name for name in Progress.__dataclass_fields__ if f"`{name}`" not in text} == set()
 
 
-def test_every_reason_of_a_drop_is_on_the_page_for_operations() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+def test_every_reason_of_a_drop_is_on_the_page_for_bad_records() -> None:
+    text = (ROOT / "docs" / "bad-records.md").read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     counted = set(re.findall(r'count_dropped\([^{)]*\{"([a-z-]+)"', source))
     counted |= set(re.findall(r'dropped(?:: [^=]*)? = \{"([a-z-]+)"', source))

@@ -64,7 +64,6 @@ def make_parser() -> ArgumentParser:
         _shadow,
         _state,
         _ui,
-        _types,
         _broker,
         _doctor,
         _bench,
@@ -365,19 +364,6 @@ def _ui(commands: Commands) -> None:
     add_option(parser, "--app", FILE, some, app)
     add_option(parser, "--registry", "URL", some, REGISTRY)
     add_inputs(parser)
-
-
-def _types(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "types",
-        "print the dataclasses of a schema in a schema registry",
-        "Prints a Python module with the dataclasses of an Avro or JSON schema, for serdes.confluent_avro and "
-        "serdes.confluent_json.",
-    )
-    parser.add_argument("registry", type=some, metavar="REGISTRY", help="such as http://localhost:8081")
-    parser.add_argument("subject", type=some, metavar="SUBJECT", help="such as orders-value")
-    add_options(parser, ("--version", "N", positive, "of the subject (default: the newest)"))
 
 
 def _broker(commands: Commands) -> None:

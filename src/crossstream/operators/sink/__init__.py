@@ -10,6 +10,6 @@
     ['copies']
 
 `plan.py`: which sinks write together. `runner.py`: results in wire form, to a topic or to the driver, and the order of
-records that several sinks write to one topic. Page: docs/operations.md.
+records that several sinks write to one topic. Page: docs/restarts-and-guarantees.md.
 Rules: semantics 3.12 (docs/semantics.md).
 """

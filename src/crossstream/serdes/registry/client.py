@@ -26,8 +26,8 @@ from crossstream.serdes.registry.errors import (
     Refused,
     away,
     no_access,
+    no_schema,
     no_use,
-    no_version,
     not_registered,
     unknown_id,
     unusable,
@@ -155,7 +155,6 @@ class Registered(NamedTuple):
     kind: Kind
     text: str
     references: tuple[tuple[str, str], ...] = ()
-    version: int | None = None
 
 
 def connection(settings: RegistrySettings, client: Any = None) -> Connection:
@@ -226,7 +225,7 @@ class Connection:
             asked = f"schema id {id}"
             try:
                 schema = self._ask(asked, self.client.get_schema, id, **({"fmt": form} if form else {}))
-                found = self._registered(id, schema, None, form)
+                found = self._registered(id, schema, form)
             except (Refused, Unusable) as refused:
                 if isinstance(refused, Refused) and refused.status != 404:
                     raise no_access(self._settings, asked, refused) from refused.__cause__
@@ -263,22 +262,19 @@ class Connection:
             self._schemas.setdefault(found, Registered(found, kind, text, _flat(others)))
             return found
 
-    def latest(self, subject: str, version: int | None = None) -> Registered:
-        """The newest schema of a subject, or that of a version. Raises `SerdeError`: CS-421, CS-420."""
+    def latest(self, subject: str) -> Registered:
+        """The newest schema of a subject. Raises `SerdeError`: CS-421, CS-420."""
         asked = f"subject {subject}"
         with self._in_time():
             try:
-                if version is None:
-                    found = self._ask(asked, self.client.get_latest_version, subject)
-                else:
-                    found = self._ask(asked, self.client.get_version, subject, version)
-                return self._registered(found.schema_id, found.schema, found.version, None)
+                found = self._ask(asked, self.client.get_latest_version, subject)
+                return self._registered(found.schema_id, found.schema, None)
             except Unusable as error:
                 raise no_use(self._settings, asked, error) from error
             except Refused as refused:
                 if refused.status != 404:
                     raise no_access(self._settings, asked, refused) from refused.__cause__
-                raise no_version(self._settings, subject, version, refused) from refused.__cause__
+                raise no_schema(self._settings, subject, refused) from refused.__cause__
 
     def _schema(self, kind: Kind, text: str, references: Sequence[Reference], auto_register: bool) -> Any:
         """A schema of the client, after those that it refers to are registered."""
@@ -301,11 +297,11 @@ class Connection:
             kind = schema.schema_type
             raise not_registered(self._settings, subject, kind, refused, auto_register) from refused.__cause__
 
-    def _registered(self, id: int, schema: Any, version: int | None, form: str | None) -> Registered:
+    def _registered(self, id: int, schema: Any, form: str | None) -> Registered:
         references: dict[str, str] = {}
         self._add_references(schema, references, set(), form)
         kind = cast(Kind, schema.schema_type or "AVRO")
-        return Registered(id, kind, _text_of(schema), tuple(references.items()), version)
+        return Registered(id, kind, _text_of(schema), tuple(references.items()))
 
     def _add_references(self, schema: Any, found: dict[str, str], names: set[str], form: str | None) -> None:
         """Adds the schemas that another one refers to. ``names``: all that were asked for, which may be in a circle."""

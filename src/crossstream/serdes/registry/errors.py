@@ -80,10 +80,9 @@ def no_use(settings: Settings, what: str, error: Unusable) -> SerdeError:
     )
 
 
-def no_version(settings: Settings, subject: str, version: int | None, refused: Refused) -> SerdeError:
-    which = "no schema" if version is None else f"no version {version}"
+def no_schema(settings: Settings, subject: str, refused: Refused) -> SerdeError:
     return SerdeError(
-        f"the schema registry has {which} under subject {subject}: {short(refused.message)}",
+        f"the schema registry has no schema under subject {subject}: {short(refused.message)}",
         code=refusals.REFUSED_SCHEMA,
         where={"registry": settings.url, "subject": subject},
         next="check the name of the topic or of subject=; or declare the schema, so that it can be registered",
