@@ -40,8 +40,8 @@ class StatelessRunner(Runner):
             super().accept(flow, changes)
             return
         if not self.step.old:
-            changes = replace(changes, old=None, lost=None)
-        result, failures = apply(node, changes)
+            changes = replace(changes, old=None)
+        result, failures = apply(node, changes, self.step.stored)
         if isinstance(node, graph.SelectKey | graph.ToStream):
             self.note_field(node.mapper, changes)
         if failures:
@@ -76,16 +76,21 @@ class EncodeRunner(Runner):
         self.emit(self.as_stored(changes, self.task.flow(self.out()).value))
 
 
-def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:
-    """The result of an operator for a piece of its input, and the rows that its function failed on."""
+def apply(node: graph.Node, changes: Changes, stored: bool) -> tuple[Changes, list[Failure]]:
+    """The result of an operator for a piece of its input, and the rows that its function failed on.
+
+    ``stored``: of a table with a store of its own.
+    """
     table = node.shape == "table"
     match node:
+        case graph.Filter() if table:
+            return stateless.filter_table(changes, node.predicate, node.negate, stored)
         case graph.Filter():
-            kernel = stateless.filter_table if table else stateless.filter_stream
-            return kernel(changes, node.predicate, node.negate)
+            return stateless.filter_stream(changes, node.predicate, node.negate)
+        case graph.MapValues() if table:
+            return stateless.map_values_table(changes, node.mapper, stored)
         case graph.MapValues():
-            kernel_ = stateless.map_values_table if table else stateless.map_values_stream
-            return kernel_(changes, node.mapper)
+            return stateless.map_values_stream(changes, node.mapper)
         case graph.Map():
             return stateless.map_records(changes, node.mapper)
         case graph.SelectKey():
