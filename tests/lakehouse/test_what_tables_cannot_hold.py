@@ -18,11 +18,6 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg import transforms
-from pyiceberg.catalog import load_catalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DateType, IcebergType, LongType, NestedField, StringType
 
 import crossstream as cs
 from crossstream import serdes
@@ -343,47 +338,3 @@ def test_other_columns_that_must_not_be_null_stop_the_start(
         cs.TopologyTestDriver(topology(lake, TEXT, LISTS, kind))
     assert (caught.value.code, f"{name} is not null there" in caught.value.what) == ("CS-654", True)
     assert capsys.readouterr().out == ""
-
-
-def partitioned(lake: Lake, source: IcebergType, transform: Any) -> None:
-    """An Iceberg table that somebody else has made."""
-    catalog = load_catalog("default", **lake.catalog)
-    catalog.create_namespace_if_not_exists("shop")
-    fields = [
-        NestedField(1, "key", StringType(), True),
-        NestedField(2, "p", source),
-        NestedField(3, "n", LongType()),
-    ]
-    spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
-    catalog.create_table("shop.t", Schema(*fields), partition_spec=spec).catalog.close()
-
-
-TRANSFORMS: list[tuple[IcebergType, Any, Any, Any]] = [
-    (StringType(), transforms.IdentityTransform(), pl.String, ("a/b", "", "x" * 300, None)),
-    (StringType(), transforms.BucketTransform(num_buckets=4), pl.String, ("a", "", None)),
-    (LongType(), transforms.TruncateTransform(width=10), pl.Int64, (2**63 - 1, -(2**63), None)),
-    (DateType(), transforms.DayTransform(), pl.Date, (date.min, date.max, None)),
-    (DateType(), transforms.MonthTransform(), pl.Date, (date(1969, 12, 31), None)),
-]
-
-
-@pytest.mark.parametrize(
-    ("source", "transform", "dtype", "values"), TRANSFORMS, ids=lambda one: str(one)[:20]
-)
-def test_an_iceberg_table_in_partitions(
-    source: IcebergType, transform: Any, dtype: Any, values: Any, iceberg: Lake
-) -> None:
-    partitioned(iceberg, source, transform)
-    built, serde = topology(iceberg, TEXT, valued(dtype)), valued(dtype)
-    rows = [(str(n), {"p": value, "n": n}) for n, value in enumerate(values)]
-    for changed in ([(key, {**value, "n": -1}) for key, value in rows], [*rows, ("gone", None)]):
-        write(built, TEXT, serde, changed)
-    found = sorted(rows_of(iceberg, "t"), key=lambda row: row["n"])
-    assert [(row["key"], {"p": row["p"], "n": row["n"]}) for row in found] == rows
-
-
-def test_partitions_that_pyiceberg_does_not_write_stop_the_start(iceberg: Lake) -> None:
-    partitioned(iceberg, BinaryType(), transforms.TruncateTransform(width=3))
-    with pytest.raises(cs.SinkError) as caught:
-        cs.TopologyTestDriver(topology(iceberg, TEXT, valued(pl.Binary)))
-    assert caught.value.code == "CS-665"

@@ -60,7 +60,7 @@ class WrittenToTables(Previewed):
         Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
         valid, and for partitions of floats, bytes, lists or structs, `SerdeError` CS-404 for types that Delta does not
         have, `ConfigError` CS-201 without ``deltalake``. At the start `SinkError`: CS-654 for a table with other
-        columns, another key, or partitions to name, CS-665 if it cannot be opened.
+        columns, another key, partitions to name, or rules such as a constraint, CS-665 if it cannot be opened.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes

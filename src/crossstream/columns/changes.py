@@ -26,8 +26,7 @@ from crossstream.storage.snapshot import Snapshot
 class Changes:
     """Rows in arrival order. ``ts``: ms; ``headers``: packed (see `records.py`) or None where no row has any.
 
-    ``old``: for tables, if an operator needs it, the value before the change; ``lost``: the rows for which it is not
-    known, because a function failed on it then and the record was skipped. ``extra``: columns from one operator for
+    ``old``: for tables, if an operator needs it, the value before the change. ``extra``: columns from one operator for
     the next.
     """
 
@@ -39,7 +38,6 @@ class Changes:
     headers: pa.LargeBinaryArray | None = None
     old: Values | None = None
     extra: Mapping[str, Column] = field(default_factory=dict)
-    lost: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -58,7 +56,6 @@ class Changes:
             None if self.headers is None else take_or_null(self.headers, rows),
             None if self.old is None else self.old.take(rows),
             {name: take(column, rows) for name, column in self.extra.items()},
-            None if self.lost is None else self.lost[rows],
         )
 
     def slice(self, start: int, stop: int) -> Changes:
@@ -72,7 +69,6 @@ class Changes:
             None if self.headers is None else cut(self.headers, start, stop),
             None if self.old is None else self.old.slice(start, stop),
             {name: cut(column, start, stop) for name, column in self.extra.items()},
-            None if self.lost is None else self.lost[start:stop],
         )
 
     def chunks(self, size: int) -> Iterator[Changes]:
@@ -93,8 +89,8 @@ class Changes:
         keep[list(rows)] = False
         return self.where(keep)
 
-    def with_value(self, value: Values, old: Values | None = None, lost: np.ndarray | None = None) -> Changes:
-        return replace(self, value=value, old=old, lost=lost)
+    def with_value(self, value: Values, old: Values | None = None) -> Changes:
+        return replace(self, value=value, old=old)
 
     def hashes(self, bits: int = 64) -> np.ndarray:
         """Hashes of the serialised keys."""
@@ -114,7 +110,6 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
         concat_headers([(part.headers, part.rows) for part in parts]),
         None if parts[0].old is None else concat_values([part.old for part in parts if part.old is not None]),
         {name: concat([part.extra[name] for part in parts]) for name in parts[0].extra},
-        _concat_lost(parts),
     )
 
 
@@ -136,12 +131,6 @@ def both_sides(left: Changes, right: Changes) -> Changes:
         np.concatenate([left.minor, right.minor]),
         concat_headers([(side.headers, side.rows) for side in sides]),
     )
-
-
-def _concat_lost(parts: Sequence[Changes]) -> np.ndarray | None:
-    if all(part.lost is None for part in parts):
-        return None
-    return np.concatenate([np.zeros(part.rows, bool) if part.lost is None else part.lost for part in parts])
 
 
 def concat_headers(parts: Sequence[tuple[pa.LargeBinaryArray | None, int]]) -> pa.LargeBinaryArray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +25,17 @@ from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
 from crossstream.operators.sink.table_rows import holds_any
 
+_CONSTRAINT = "delta.constraints."
+_WRITTEN = 5
+"""Up to this version of the protocol delta-rs writes all tables, from the next on it depends on their features."""
 KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
+_RULES = {
+    "delta.invariants": "has an invariant",
+    "delta.generationExpression": "is generated",
+    "delta.identity.start": "is an identity column",
+}
+"""What a column's metadata says of its values; each row that breaks it would stop the writer."""
 EXACT_DIGITS = 15
 """As many digits of a decimal delta-rs writes into the statistics of a file: it makes a float64 of them."""
 
@@ -36,6 +46,7 @@ class DeltaSink:
 
     node: TableSink
     _table: DeltaTable | None = field(default=None)
+    _lacks: list[str] = field(default_factory=list)
 
     conflicts: tuple[type[Exception], ...] = (CommitFailedError,)
 
@@ -44,6 +55,7 @@ class DeltaSink:
         with suppress(TableNotFoundError):
             if self._table is None:
                 self._table = DeltaTable(self.node.table, storage_options=dict(self.node.options))
+                self._lacks = list(_lacking(self._table))
             else:
                 self._table.update_incremental()
             return True
@@ -77,6 +89,22 @@ class DeltaSink:
     def partitions(self) -> tuple[str, ...]:
         columns = self._opened.metadata().partition_columns
         return tuple(name for name in columns if not holds_any(self.schema.field(name).type))
+
+    @property
+    def demands(self) -> list[str]:
+        settings = self._opened.metadata().configuration
+        found = [
+            f"the constraint {name.removeprefix(_CONSTRAINT)!r} ({rule})"
+            for name, rule in settings.items()
+            if name.startswith(_CONSTRAINT)
+        ]
+        for column in self._opened.schema().fields:
+            found += [
+                f"the column {column.name!r} {_RULES[name]}" for name in _RULES if name in column.metadata
+            ]
+        if self.node.upserts and settings.get("delta.appendOnly") == "true":
+            found.append("rows are only appended (delta.appendOnly), and a table changes them")
+        return found + self._lacks
 
     @property
     def version(self) -> object:
@@ -143,6 +171,20 @@ class DeltaSink:
     def _opened(self) -> DeltaTable:
         assert self._table is not None
         return self._table
+
+
+def _lacking(table: DeltaTable) -> Iterator[str]:
+    """What delta-rs says at the first batch of a table with features that it does not write.
+
+    A merge of no rows says it as well, and commits nothing.
+    """
+    if table.protocol().min_writer_version <= _WRITTEN:
+        return
+    none = pa.schema(table.schema()).empty_table()
+    try:
+        table.merge(none, "false", source_alias="s", target_alias="t").when_not_matched_insert_all().execute()
+    except CommitFailedError as error:
+        yield f"delta-rs does not write it: {error}"
 
 
 def _without_wrong_statistics(schema: pa.Schema) -> dict[str, Any]:

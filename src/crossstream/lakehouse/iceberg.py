@@ -18,11 +18,17 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
-from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    _dataframe_to_data_files,
+    _determine_partitions,
+    schema_to_pyarrow,
+)
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
-from pyiceberg.transforms import VoidTransform
 
 from crossstream.columns.flat import DELETED, keys_of, with_columns
+from crossstream.errors import type_and_text
 from crossstream.graph.nodes import TableSink
 from crossstream.once import BatchMark
 
@@ -62,7 +68,6 @@ class IcebergSink:
         try:
             if self._table is None:
                 self._table = self._known.load_table(self.node.table)
-                _check_partitions(self._table)
             else:
                 self._table.refresh()
         except NoSuchTableError:
@@ -88,6 +93,10 @@ class IcebergSink:
     @property
     def partitions(self) -> tuple[str, ...]:
         return ()  # they hold every value
+
+    @property
+    def demands(self) -> list[str]:
+        return list(_unwritten_partitions(self._opened))
 
     @property
     def version(self) -> object:
@@ -153,12 +162,33 @@ class IcebergSink:
         return self._table
 
 
-def _check_partitions(table: Table) -> None:
-    """Raises what PyIceberg would raise at the first row: of a transform that it, or pyiceberg-core, does not have."""
-    for part in table.spec().fields:
-        if not isinstance(part.transform, VoidTransform):
-            source = table.schema().find_field(part.source_id).field_type
-            part.transform.pyarrow_transform(source)(pa.nulls(1, schema_to_pyarrow(source)))
+def _unwritten_partitions(table: Table) -> Iterator[str]:
+    """What PyIceberg raises at the first row that has a value, of partitions that it does not write."""
+    schema, spec = table.schema(), table.spec()
+    columns = schema_to_pyarrow(schema) if spec.fields else []
+    row = pa.table({column.name: _some(column.type) for column in columns})
+    for part in spec.fields:
+        try:
+            for found in _determine_partitions(PartitionSpec(part), schema, row):
+                found.partition_key.to_path()
+        except Exception as error:
+            name, kind = schema.find_column_name(part.source_id), schema.find_type(part.source_id)
+            yield (
+                f"PyIceberg does not write the partition {part.name!r}, "
+                f"{part.transform} of {name!r} ({kind}): {type_and_text(error)}"
+            )
+
+
+def _some(kind: pa.DataType) -> pa.Array:
+    """A value of a type that may be partitioned by, alone or in a struct; null of other types."""
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([_some(field.type) for field in kind], fields=list(kind))
+    if kind in _TEXTS:
+        return pa.array([b""]).cast(kind)
+    if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind):
+        zeros = pa.py_buffer(bytes(max(kind.bit_width // 8, 1)))
+        return pa.Array.from_buffers(kind, 1, [None, zeros])
+    return pa.nulls(1, kind)
 
 
 def _name_no_folders(table: Table, written: list[pa.Table]) -> None:

@@ -41,6 +41,10 @@ class Writer(Protocol):
         """The columns of its partitions that do not hold every value of their types."""
 
     @property
+    def demands(self) -> list[str]:
+        """What the table asks of rows, or of who writes it, that this writer cannot see to."""
+
+    @property
     def version(self) -> object:
         """Differs for each commit of the table."""
 
@@ -88,7 +92,8 @@ class Tables:
         ``written``: the last batch that each table got. ``restarts``: the state may be an older copy,
         and batches after it are written again.
 
-        Raises `SinkError` CS-654 for a table with other columns or another key, CS-665 if one cannot be opened;
+        Raises `SinkError` CS-654 for a table with other columns, another key or rules of its own, CS-665 if one cannot
+        be opened;
         `StateError` CS-741 if a table has later batches of this state, or not all that were written.
         """
         self._state, self.written = state, dict(written or {})
@@ -177,6 +182,9 @@ class Tables:
             if node.name in self.written:
                 raise _behind(node, self.written[node.name])
             writer.create(wanted, tuple(keys) if node.upserts else ())
+        demands = writer.demands
+        if demands:
+            raise _demanding(node, demands)
         key = writer.key
         if node.upserts and key is not None and set(key) != set(keys):
             raise _other_key(node, keys, key)
@@ -297,6 +305,16 @@ def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> Si
         code="CS-654",
         where={**node.where, "table": node.table},
         next="write another table, or name the columns of its key: key=…",
+    )
+
+
+def _demanding(node: TableSink, demands: Sequence[str]) -> SinkError:
+    return SinkError(
+        f"the table demands what crossstream does not see to: {'; '.join(demands)}",
+        code="CS-654",
+        where={**node.where, "table": node.table},
+        next="write another table, or take this from the table, then start again; "
+        "leave out records before they are written: filter(…)",
     )
 
 

@@ -266,10 +266,8 @@ class PlanBuilder:
 
     def keep(self, node: graph.Node) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""
-        spec = node.store or graph.StoreSpec()
         old_needed = node.by_foreign_key and node.name in self.wants_old
-        is_asked = old_needed or spec.name is not None or spec.history_retention is not None
-        if not is_asked or is_kept_below(self, node):
+        if not (old_needed or is_stored(node)) or is_kept_below(self, node):
             return
         step = self.materialize(node, self.earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]
@@ -325,6 +323,12 @@ class PlanBuilder:
         assert flow.name not in self.flows, f"two flows are called {flow.name!r}"
         self.flows[flow.name] = flow
         return flow
+
+
+def is_stored(node: graph.Node) -> bool:
+    """Whether a table has a store of its own, which the user asked for."""
+    spec = node.store or graph.StoreSpec()
+    return spec.name is not None or spec.history_retention is not None
 
 
 def is_kept_below(builder: PlanBuilder, table: graph.Node) -> bool:

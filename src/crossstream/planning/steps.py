@@ -51,11 +51,12 @@ class StatelessStep(Step):
 
     ``old``: a filter reads the old values, and leaves out what was no row before either. ``ordered``: a merge sorts
     its rows by arrival, those of one record by ``forks``, then by the order of its inputs. ``branches``: the inputs
-    that fork, and the number of the branch that begins here.
+    that fork, and the number of the branch that begins here. ``stored``: of a table that has a store of its own.
     """
 
     null_keys: bool = False
     old: bool = True
+    stored: bool = False
     ordered: bool = False
     forks: tuple[Fork, ...] = ()
     branches: tuple[tuple[str, int], ...] = ()
@@ -101,12 +102,14 @@ class CompleteRowsStep(Step):
 class TableJoinStep(Step):
     """Primary-key join; ``stores``: of the left and the right table.
 
-    ``changelog``: yields each change that an input record makes, not the last of the batch.
+    ``changelog``: yields each change that an input record makes, not the last of the batch. ``stored``: the result
+    has a store of its own.
     """
 
     stores: tuple[str, str]
     old: bool = False
     changelog: bool = False
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,12 +243,13 @@ class Runner:
         """Notes how many rows would have come out if no source partition held stream time up."""
         self.task.report.waiting[f"{self.step.node}/{self.task.number}"] = rows
 
-    def joined(self, joined: Joined) -> Emitted:
-        """Emits the results of a join, less the rows its joiner failed on."""
+    def joined(self, joined: Joined, *, stays: bool = True) -> Emitted:
+        """Emits the results of a join. Where its joiner failed, the row ``stays``, or is gone (semantics 3.9)."""
         node, changes = self.node, joined.changes
         if joined.failures:
             self.task.failures.failed(node, changes, joined.failures, joined.given)
-            changes = changes.without([failure.row for failure in joined.failures])
+            if stays:
+                changes = changes.without([failure.row for failure in joined.failures])
         if changes.rows:
             self.task.report.count_out(node.name, changes.rows)
             yield self.out(), changes

@@ -162,7 +162,7 @@ def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None, exch
     fields = changes.value.decoded(exchange.columns) if exchange.columns else None
     own = Values(value, wire=changes.value.wire(value), fields=fields)
     old = Values(value, wire=changes.old.wire(value)) if exchange.old and changes.old is not None else None
-    return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=old, lost=None)
+    return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=old)
 
 
 def _can_travel(series: pl.Series) -> bool:

@@ -40,11 +40,16 @@ def case(rng: Random) -> Case:
     transforms = any(step.op == "transform" for step in graph)
     if transforms and any(len(step.parents) > 1 for step in graph):
         made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch
-    if any(step.fails and kinds[step.parents[0]].shape == "table" for step in graph):
+    if any(step.fails and kinds[step.parents[0]].shape == "table" and _stays(step) for step in graph):
         made = Way(made.partitions, each=True)  # a function of tables fails on the net change of a batch
     if rng.random() < SPREAD and not any(map(_timed, graph)):
         items = tuple(replace(one, place=0 if one.key is None else Letters.index(one.key)) for one in items)
     return Case(graph, items, made)
+
+
+def _stays(step: Step) -> bool:
+    """Whether a row of a table stays as it was where the function fails on it."""
+    return step.stored or step.op in ("fk", "aggregate")
 
 
 def _timed(step: Step) -> bool:

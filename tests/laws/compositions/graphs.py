@@ -65,6 +65,11 @@ class Step(Brief):
     columns: tuple[str, ...] = ()
     fails: bool = False
 
+    @property
+    def stored(self) -> bool:
+        """Whether its table has a store of its own."""
+        return self.store or self.history is not None
+
 
 Graph = tuple[Step, ...]
 

@@ -260,13 +260,22 @@ def _row_by_row(step: Step, kind: Kind, parent: Node) -> Node:
         call = lambda value: value if passes(value) else None  # noqa: E731
 
     def make(change: Any) -> list[Event]:
-        new = None if change.new is None else call(change.new)
+        new = None if change.new is None else _unless_refused(step, lambda: call(change.new))
         if step.op != "map_values" and not kind.versions and new is None and change.key not in table.rows:
             return []
         return table.put(change.key, new, change.ts)
 
     table = Made(make, history)
     return table
+
+
+def _unless_refused(step: Step, call: Callable[[], Any]) -> Any:
+    """What a function of a table gives. In a store of its own the row stays; without one it is gone."""
+    if step.stored:
+        return call()
+    with suppress(f.Refused):
+        return call()
+    return None
 
 
 def _new_key(step: Step, change: Any) -> Any:
@@ -305,7 +314,7 @@ class TableJoin(Node):
 
     def __init__(self, step: Step, parents: Sequence[Node]) -> None:
         super().__init__()
-        self.kind, self.parents, self.joiner = step.fn, parents, joiner_of(step)
+        self.step, self.kind, self.parents, self.joiner = step, step.fn, parents, joiner_of(step)
 
     def take(self, *events: Events) -> list[Event]:
         made: list[Event] = []
@@ -317,13 +326,14 @@ class TableJoin(Node):
             there = {"inner": left and right, "left": left, "outer": left or right}[self.kind]
             times = [event.ts for event in latest if event.key == key]
             ts = max([*times, *(row.ts for row in (left, right) if row is not None)])
-            try:
-                new = self.joiner(left and left.value, right and right.value) if there else None
-            except f.Refused:
-                continue
-            if new is not None or key in self.rows:
-                made += self.put(key, new, ts)
+            with suppress(f.Refused):
+                new = self.joined(left, right) if there else None
+                if new is not None or key in self.rows:
+                    made += self.put(key, new, ts)
         return made
+
+    def joined(self, left: Row | None, right: Row | None) -> Any:
+        return _unless_refused(self.step, lambda: self.joiner(left and left.value, right and right.value))
 
 
 class View(Node):

@@ -22,13 +22,11 @@ def may_fail(step: Step, parents: Sequence[Kind]) -> bool:
     """Whether it has a function that may raise, such that it is clear what is skipped then."""
     shapes = [kind.shape for kind in parents]
     if step.op in ("join", "fk"):
-        of_table = shapes[0] == "table" and (step.store or step.op == "fk")  # which keeps what it needs
-        return step.form == "call" and (of_table or shapes in (["stream", "table"], ["stream", "global"]))
+        clear = shapes[0] == "table" or shapes in (["stream", "table"], ["stream", "global"])
+        return step.form == "call" and clear
     if step.op == "aggregate":
         return step.fn in ("aggregate", "cogroup") or (step.fn == "reduce" and shapes[0] == "stream")
-    if step.form != "call" or step.op not in FAILING:
-        return False
-    return shapes[0] == "stream" or step.store  # without a store, groups below do not know the row that stays
+    return step.form == "call" and step.op in FAILING
 
 
 def is_stream(kind: Kind) -> bool:

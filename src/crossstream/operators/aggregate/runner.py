@@ -74,7 +74,7 @@ class GroupTableRunner(Runner):
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
-                half = replace(changes.take(rows), value=value.take(rows), old=None, lost=None, extra={})
+                half = replace(changes.take(rows), value=value.take(rows), old=None, extra={})
                 signs = np.full(len(rows), sign, np.int64)
                 extra = {name: take(column, rows) for name, column in keys.items()}
                 parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows, **extra})))
@@ -151,7 +151,7 @@ class AggregateRunner(Runner):
             if len(self.step.inputs) > 1:
                 extra = {SIDE: np.full(changes.rows, side, np.int64)}
             self.task.report.count_in(self.step.node, changes.rows)
-            changes = replace(changes, old=None, lost=None, extra=extra)
+            changes = replace(changes, old=None, extra=extra)
             parts.append(self._dropped(changes, changes.key.missing(), self.step.null_key_reasons[side]))
         if not parts:
             return None

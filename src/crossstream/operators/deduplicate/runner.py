@@ -40,7 +40,7 @@ class IdentifyRunner(Runner):
         failures = [*outcome.failures, *(Failure(row, _no_identity(error)) for row, error in wrong)]
         own = changes.key.wire(taken.key)
         key = Values(sent.key, wire=identity)
-        found = replace(changes, key=key, old=None, lost=None, extra={OWN_KEY: own})
+        found = replace(changes, key=key, old=None, extra={OWN_KEY: own})
         if failures:
             self.task.failures.failed(node, changes, failures)
             found = found.without([failure.row for failure in failures])

@@ -46,7 +46,7 @@ class GlobalRunner(Runner):
         if changes is not None:
             store, bits = self.task.stores(self.step.store), self.task.batch.bits
             serde = store.definition.value
-            plain = replace(changes, old=None, lost=None, extra={})
+            plain = replace(changes, old=None, extra={})
             upsert(store.view, plain, bits=bits, serde=serde, want_old=False)
             if self.task.batch.recorded:
                 self.task.record(self.step.store, History.of(plain, plain.hashes(bits), serde))

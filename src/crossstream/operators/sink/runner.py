@@ -160,7 +160,6 @@ class SinkRunner(Runner):
                 value=Values(RAW, wire=value),
                 headers=headers,
                 old=None,
-                lost=None,
                 extra={**changes.extra, _PARTITION: chosen},
             )
             self.task.shared.setdefault((self.step.shares, topic), []).append((node.name, written))

@@ -57,9 +57,7 @@ class ReferManyRunner(Runner):
             flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
         # What cannot be written must not subscribe.
-        left = self.writable(
-            replace(left, old=None, lost=None, extra={}), "value", self.task.flow(self.out()).value
-        )
+        left = self.writable(replace(left, old=None, extra={}), "value", self.task.flow(self.out()).value)
         rows = self._rows(node, left)
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
         changed, asks = refer(

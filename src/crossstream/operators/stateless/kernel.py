@@ -3,8 +3,11 @@
 On a table a tombstone passes as a tombstone and no function is called for it; a filtered row that stops
 matching becomes a tombstone, and one that was not in the result yields nothing. Source: semantics 3.2, 3.3, 2.2.5.
 
-A row that a function fails on is left out of the result and reported beside it. On a table the function also gets
-the old value; if it fails on that, the old row is lost, and a filter assumes that it was in the result.
+A record that a function fails on is left out of the result and reported beside it. A table without a store of its
+own has no row to leave as it was: a row whose new value its function refuses is gone until the next good one. So an old
+value that the function refuses is that of a row that was not there, and is not reported again. In a ``stored`` table
+the row stays, and a filter that fails on an old value cannot know whether its row was in the result. Source: semantics
+3.9.
 """
 
 from __future__ import annotations
@@ -33,17 +36,18 @@ def filter_stream(changes: Changes, predicate: Function, negate: bool) -> Result
     return changes.where(keep), failures
 
 
-def filter_table(changes: Changes, predicate: Function, negate: bool) -> Result:
+def filter_table(changes: Changes, predicate: Function, negate: bool, stored: bool) -> Result:
     now, failures = _row_holds(changes.key, changes.value, predicate, negate)
     value = changes.value.take(np.where(now, np.arange(changes.rows), -1))
     if changes.old is None:
-        return _good(changes.with_value(value), failures)
+        return _without(failures if stored else [], changes.with_value(value)), failures
     was, unknown = _row_holds(changes.key, changes.old, predicate, negate)
     old = changes.old.take(np.where(was, np.arange(changes.rows), -1))
-    lost = _lost(changes, unknown)
-    there = now | was if lost is None else now | was | lost
-    there[rows_of(failures)] = False
-    return changes.with_value(value, old, lost).where(there), failures
+    there = now | was
+    if stored:
+        there[rows_of(unknown)] = True
+        there[rows_of(failures)] = False
+    return changes.with_value(value, old).where(there), failures
 
 
 def rows_of(failures: list[Failure]) -> list[int]:
@@ -51,16 +55,11 @@ def rows_of(failures: list[Failure]) -> list[int]:
 
 
 def _good(changes: Changes, failures: list[Failure]) -> Result:
-    return (changes.without(rows_of(failures)) if failures else changes), failures
+    return _without(failures, changes), failures
 
 
-def _lost(changes: Changes, unknown: list[Failure]) -> np.ndarray | None:
-    """The rows whose old value is lost, with ``unknown`` added."""
-    if not unknown:
-        return changes.lost
-    lost = np.zeros(changes.rows, bool) if changes.lost is None else changes.lost.copy()
-    lost[rows_of(unknown)] = True
-    return lost
+def _without(failures: list[Failure], changes: Changes) -> Changes:
+    return changes.without(rows_of(failures)) if failures else changes
 
 
 def _row_holds(
@@ -82,7 +81,7 @@ def records_of(changes: Changes) -> Changes:
     """
     mark = changes.extra.get(BEHIND)
     records = changes if mark is None else changes.where(np.asarray(mark) != OVERTAKEN)
-    return replace(records, old=None, extra={}, lost=None)
+    return replace(records, old=None, extra={})
 
 
 def map_values_stream(changes: Changes, mapper: Function) -> Result:
@@ -90,12 +89,12 @@ def map_values_stream(changes: Changes, mapper: Function) -> Result:
     return _good(changes.with_value(outcome.values), outcome.failures)
 
 
-def map_values_table(changes: Changes, mapper: Function) -> Result:
+def map_values_table(changes: Changes, mapper: Function, stored: bool) -> Result:
     now = evaluate_where(~changes.value.missing(), mapper, changes.key, value=changes.value)
-    if changes.old is None:
-        return _good(changes.with_value(now.values), now.failures)
-    was = evaluate_where(~changes.old.missing(), mapper, changes.key, value=changes.old)
-    return _good(changes.with_value(now.values, was.values, _lost(changes, was.failures)), now.failures)
+    was = None
+    if changes.old is not None:
+        was = evaluate_where(~changes.old.missing(), mapper, changes.key, value=changes.old).values
+    return _without(now.failures if stored else [], changes.with_value(now.values, was)), now.failures
 
 
 def select_key(changes: Changes, mapper: Function) -> Result:

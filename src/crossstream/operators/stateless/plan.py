@@ -9,7 +9,7 @@ from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Merge, Node, Repartition, Split
 from crossstream.graph.traversal import MergePoint
-from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.builder import PlanBuilder, is_stored
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import StatelessStep, Step, StreamGlobalJoinStep, StreamTableJoinStep
 from crossstream.serdes import Serde
@@ -76,6 +76,7 @@ def plan_stateless(builder: PlanBuilder, node: Node) -> None:
             inputs=(parent.name,),
             output=node.name,
             old=not builder.knows_old(node),
+            stored=is_stored(node),
             branches=branches_of(builder, node),
         )
     )

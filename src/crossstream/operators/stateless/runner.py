@@ -43,8 +43,8 @@ class StatelessRunner(Runner):
             super().accept(flow, changes)
             return
         if not self.step.old:
-            changes = replace(changes, old=None, lost=None)
-        result, failures = apply(node, changes)
+            changes = replace(changes, old=None)
+        result, failures = apply(node, changes, self.step.stored)
         if node.gives_key_alone:
             self.note_field(node.mapper, changes)
         if failures:
@@ -82,39 +82,44 @@ class EncodeRunner(Runner):
 Applied = tuple[Changes, list[Failure]]
 
 
-def _filter(changes: Changes, node: graph.Filter) -> Applied:
-    kernel = stateless.filter_table if node.shape == "table" else stateless.filter_stream
-    return kernel(changes, node.predicate, node.negate)
+def _filter(changes: Changes, node: graph.Filter, stored: bool) -> Applied:
+    if node.shape == "table":
+        return stateless.filter_table(changes, node.predicate, node.negate, stored)
+    return stateless.filter_stream(changes, node.predicate, node.negate)
 
 
-def _map_values(changes: Changes, node: graph.MapValues) -> Applied:
-    kernel = stateless.map_values_table if node.shape == "table" else stateless.map_values_stream
-    return kernel(changes, node.mapper)
+def _map_values(changes: Changes, node: graph.MapValues, stored: bool) -> Applied:
+    if node.shape == "table":
+        return stateless.map_values_table(changes, node.mapper, stored)
+    return stateless.map_values_stream(changes, node.mapper)
 
 
-def _to_stream(changes: Changes, node: graph.ToStream) -> Applied:
+def _to_stream(changes: Changes, node: graph.ToStream, _: bool) -> Applied:
     stream = stateless.records_of(changes)
     return (stream, []) if node.mapper is None else stateless.select_key(stream, node.mapper)
 
 
-KERNELS: Mapping[type[graph.Node], Callable[[Changes, Any], Applied]] = MappingProxyType(
+KERNELS: Mapping[type[graph.Node], Callable[[Changes, Any, bool], Applied]] = MappingProxyType(
     {
         graph.Filter: _filter,
         graph.MapValues: _map_values,
-        graph.Map: lambda changes, node: stateless.map_records(changes, node.mapper),
-        graph.SelectKey: lambda changes, node: stateless.select_key(changes, node.mapper),
-        graph.FlatMap: lambda changes, node: stateless.flat_map(changes, node.mapper),
-        graph.FlatMapValues: lambda changes, node: stateless.flat_map_values(changes, node.mapper),
-        graph.Peek: lambda changes, node: stateless.peek(changes, node.action),
-        graph.Split: lambda changes, node: stateless.split(changes, node.predicates),
-        graph.Branch: lambda changes, node: (stateless.branch_of(changes, node.index), []),
+        graph.Map: lambda changes, node, _: stateless.map_records(changes, node.mapper),
+        graph.SelectKey: lambda changes, node, _: stateless.select_key(changes, node.mapper),
+        graph.FlatMap: lambda changes, node, _: stateless.flat_map(changes, node.mapper),
+        graph.FlatMapValues: lambda changes, node, _: stateless.flat_map_values(changes, node.mapper),
+        graph.Peek: lambda changes, node, _: stateless.peek(changes, node.action),
+        graph.Split: lambda changes, node, _: stateless.split(changes, node.predicates),
+        graph.Branch: lambda changes, node, _: (stateless.branch_of(changes, node.index), []),
         graph.ToStream: _to_stream,
     }
 )
-"""What each operator does to a piece; all others forward it."""
+"""What each operator does to a piece, and whether its table has a store of its own; all others forward it."""
 
 
-def apply(node: graph.Node, changes: Changes) -> Applied:
-    """The result of an operator for a piece of its input, and the rows that its function failed on."""
+def apply(node: graph.Node, changes: Changes, stored: bool) -> Applied:
+    """The result of an operator for a piece of its input, and the rows that its function failed on.
+
+    ``stored``: of a table with a store of its own.
+    """
     kernel = KERNELS.get(type(node))
-    return (changes, []) if kernel is None else kernel(changes, node)
+    return (changes, []) if kernel is None else kernel(changes, node, stored)

@@ -217,7 +217,7 @@ def join_stream_table(
         stream, seen = stream.where(found), Seen(seen.values, seen.index[found], seen.headers)
     rows = seen.values.take(seen.index)
     results = evaluate(joiner, stream.key, left=stream.value, right=rows)
-    changes = replace(stream, value=results.values, old=None, extra={}, lost=None)
+    changes = replace(stream, value=results.values, old=None, extra={})
     if headers is not None:
         of_rows = None if seen.headers is None else take_or_null(seen.headers, seen.index)
         changes = replace(changes, headers=headers_of(headers, stream.headers, of_rows))

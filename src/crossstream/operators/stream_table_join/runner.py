@@ -65,7 +65,7 @@ class StreamTableJoinRunner(Runner):
             puts = store.taken(puts, self.task.batch.bits).changes
         return TableHistory(
             store.before(),
-            replace(puts, old=None, extra={}, lost=None),
+            replace(puts, old=None, extra={}),
             definition.value,
             partial(self.task.batch.came_from, self.step.looking_first),
             definition.history,
@@ -97,7 +97,7 @@ class StreamTableJoinRunner(Runner):
         store, bits = self.task.stores(name), self.task.batch.bits
         definition = store.definition
         store.heard(self.task.batch.silence)
-        stream = self.as_stored(replace(stream, old=None, extra={}, lost=None), definition.value)
+        stream = self.as_stored(replace(stream, old=None, extra={}), definition.value)
         departure = depart(stream, self._buffer(store))
         store.stream_time, store.horizon = departure.clock, departure.horizon
         staying = stream.take(departure.staying)

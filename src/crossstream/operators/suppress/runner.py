@@ -158,7 +158,7 @@ class SuppressRunner(Runner):
             return None
         self.task.report.count_in(node.name, changes.rows)
         serde = self.task.stores(self.step.store).definition.value
-        kept = self.as_stored(replace(changes, old=None, lost=None, extra={}), serde)
+        kept = self.as_stored(replace(changes, old=None, extra={}), serde)
         if not kept.rows:
             return None
         key = Values(self.step.key if self.step.by_group else changes.key.serde, wire=kept.key.wire())

@@ -41,7 +41,7 @@ class MaterializeRunner(Runner):
             self.task.report.count_in(self.step.node, changes.rows)
         store = self.task.stores(self.step.store)
         definition = store.definition
-        plain = self.as_stored(replace(changes, old=None, lost=None), definition.value)
+        plain = self.as_stored(replace(changes, old=None), definition.value)
         if definition.history is None:
             plain = without_marks(plain)
             net = upsert(

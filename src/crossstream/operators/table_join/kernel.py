@@ -127,8 +127,7 @@ def join_tables(
         old = evaluate_where(
             had, joiner, event_keys, left=_picked(lefts, was[0]), right=_picked(rights, was[1])
         )
-        lost = np.isin(np.arange(changes.rows), [f.row for f in old.failures]) if old.failures else None
-        changes = changes.with_value(results.values, old.values, lost)
+        changes = changes.with_value(results.values, old.values)
     return Joined.of(changes, results.failures, *given)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossstream.graph.nodes import TableJoin
-from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.builder import PlanBuilder, is_stored
 from crossstream.planning.steps import TableJoinStep
 
 
@@ -22,6 +22,7 @@ def plan_table_join(builder: PlanBuilder, node: TableJoin) -> None:
             stores=(sides[0].store, sides[1].store),
             old=old,
             changelog=changelog,
+            stored=is_stored(node),
         )
     )
     builder.keep(node)

@@ -41,4 +41,4 @@ class TableJoinRunner(Runner):
             wanted=node.headers,
         )
         self.report_asked(asked, stores[0].some_key, stores[1].some_key)
-        yield from self.joined(joined)
+        yield from self.joined(joined, stays=self.step.stored)
