@@ -202,8 +202,6 @@ def depends_on_time(node: Node) -> bool:
 
 def depends_on_partitions(node: Node) -> bool:
     """Whether its results depend on the number of state partitions (decision 0038)."""
-    if isinstance(node, graph.Aggregate):
-        return node.windows is not None and node.windows.kind == "sliding"
     waits = isinstance(node, graph.StreamTableJoin) and node.grace is not None
     return isinstance(node, graph.Process | graph.TransformBatches) or waits or node.history is not None
 
