@@ -14,7 +14,14 @@ import crossstream as cs
 from tests.laws.effort import cases
 from tests.recompute.world import BOTH, TEXT, Item, World
 
-WINDOWS: Any = st.sampled_from([cs.TimeWindows(size=10, grace=3), cs.SessionWindows(gap=5, grace=3)])
+WINDOWS: Any = st.sampled_from(
+    [
+        cs.TimeWindows(size=10, grace=3),
+        cs.SessionWindows(gap=5, grace=3),
+        cs.SlidingWindows(difference=4, grace=0),
+        cs.SlidingWindows(difference=6, grace=3),
+    ]
+)
 
 
 def counts(windows: Any) -> cs.Topology:

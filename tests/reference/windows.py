@@ -1,7 +1,8 @@
 """Windowed aggregation of a stream, one record at a time, in plain Python: the rules of semantics 3.4.
 
 `Windowing` follows ``KStreamWindowAggregate``, ``KStreamSessionWindowAggregate`` and ``KStreamSlidingWindowAggregate``
-of Kafka 4.3. It differs in one decision (8.20): with ``emit="close"`` every window that closes comes out.
+of Kafka 4.3. It differs in two decisions: with ``emit="close"`` every window that closes comes out (8.20), and a record
+that comes in time sees the sliding windows before it (8.27).
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Windowing:
 
     ``rows``: value and timestamp by key, start and end. ``dropped``: records without key, and windows that were closed
     for a record. ``newest``: the largest start of a window that was ever put, of sessions the largest end. ``apart``:
-    records that began a session beside a closed one that they are within the gap of.
+    records that began a session beside a closed one that they are within the gap of. ``as_kafka_shows``: records see
+    the sliding windows that Kafka's store still shows.
     """
 
     kind: Kind
@@ -65,6 +67,7 @@ class Windowing:
     grace: int = 0
     advance: int = 0
     final: bool = False
+    as_kafka_shows: bool = False
     rows: dict[tuple[str, int, int], tuple[Any, int]] = field(default_factory=dict)
     dropped: int = 0
     now: int = -1
@@ -136,8 +139,9 @@ class Windowing:
         if ts + size < closed:
             self.dropped += 1
             return
-        retention = self.grace + max(2 * size, 1)  # a size of 0 is ours: Kafka stops at the first record
-        shown = self.newest - retention + (0 if self.final else 1)
+        shown = 0
+        if self.as_kafka_shows:
+            shown = self.newest - 2 * size - self.grace + (0 if self.final else 1)
         there = {s: row for (k, s, _), row in self.rows.items() if k == key and shown <= s <= ts + 1}
         early = ts < size
         low = 0 if early else max(0, ts - 2 * size)

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from tests.laws.effort import cases
+from tests.operators.aggregate import windowed
+from tests.operators.aggregate.windowed import Case
+from tests.reference.windows import Kind
 
 TEXT = serdes.string()
 IN = cs.Consumed(key=TEXT, value=TEXT)
@@ -135,3 +138,37 @@ def test_the_number_of_state_partitions_changes_nothing(
     cuts = {number for number in range(len(records)) if random.random() < 0.3}
     shape = lambda s: SHAPES[name](REKEYED[rekeyed](s))  # noqa: E731
     assert ran(shape, records, cuts, partitions) == ran(shape, records, cuts, 1), records
+
+
+def shown(case: Case, batches: list[list[windowed.Record]], partitions: int) -> Any:
+    """What comes out in each batch, whatever the order between keys; what the store shows, and what was dropped."""
+    ran = windowed.run(case, batches, partitions)
+    return [Counter(batch) for batch in ran.batches], ran.rows, ran.dropped, ran.apart
+
+
+@pytest.mark.parametrize("kind", ["time", "session", "sliding"])
+@pytest.mark.parametrize("final", [False, True])
+@cases(0.5)
+@given(st.integers(0, 10**9), st.integers(2, 7))
+def test_nor_does_it_change_the_stores_of_windows(
+    kind: Kind, final: bool, seed: int, partitions: int
+) -> None:
+    random = Random(seed)
+    case = windowed.random_case(random, kind, final=final)
+    records = windowed.random_records(random, 30)
+    batches = windowed.cut(random, records)
+    assert shown(case, batches, partitions) == shown(case, batches, 1), (case, batches)
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2, 3, 5])
+def test_a_late_record_sees_what_came_before_it(final: bool, partitions: int) -> None:
+    """Story: c@40 is in [36, 40]. Then b@43 and b@44 begin [44, 48], the newest window. c@43 comes in time for
+    [41, 45], which begins after c@40. In Kafka's store the window of c@40 does not show any more, so c@43 is lost.
+    """
+    case = Case("sliding", "count", 4, final=final)
+    records = [windowed.Record(key, "1", ts) for key, ts in (("c", 40), ("b", 43), ("b", 44), ("c", 43))]
+    records.append(windowed.Record("b", "1", 60))
+    made = windowed.run(case, [records], partitions)
+    assert [(r.start, r.value, r.ts) for r in made.batches[0] if r.key == "c"] == [(36, 1, 40), (41, 1, 43)]
+    assert made.dropped == 1  # [39, 43] is closed for c@43

@@ -115,7 +115,7 @@ class Node:
 
     @property
     def one_for_one(self) -> bool:
-        """Whether each record that comes gives one that is at least as new."""
+        """Whether each record that comes gives one that is at least as new: not where a function may fail on it."""
         return False
 
     @property

@@ -116,7 +116,6 @@ class MapValues(RowWise):
 
     keeps_place: ClassVar[bool] = True
     derives_rows: ClassVar[bool] = True
-    one_for_one: ClassVar[bool] = True
     mapper: Function
 
     def needs_old(self, is_asked: bool) -> bool:
@@ -164,7 +163,6 @@ class Peek(RowWise):
     """Calls the action for each record; ``terminal`` for `foreach` and `print`."""
 
     keeps_place: ClassVar[bool] = True
-    one_for_one: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
     action: Function
     terminal: bool = False
@@ -188,7 +186,6 @@ class Split(RowWise):
     """Sends each record to the branch of the first predicate that holds (None: always holds)."""
 
     keeps_place: ClassVar[bool] = True
-    one_for_one: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
     predicates: tuple[Function | None, ...] = ()
 

@@ -75,10 +75,6 @@ class Aggregate(Node):
         return self.windows is not None
 
     @property
-    def depends_on_partitions(self) -> bool:
-        return self.windows is not None and self.windows.kind == "sliding"
-
-    @property
     def public_name(self) -> str:
         return self.operator
 

@@ -189,11 +189,11 @@ class GroupTableStep(Step):
 class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
-    ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
-    the readers take several changes of a window in one record. ``old``, ``changelog``: as in `MaterializeStep`.
-    ``null_key_reasons``: for each input, the reason under which refused null keys are counted. ``rows``: the store of
-    the rows of the groups of a table, if an aggregate needs them. ``refused``: the store of rows of a table that the
-    user's function refused.
+    ``retention``: how long (ms) windows are kept after they have begun, sliding windows and sessions after their end.
+    ``repeats``: the readers take several changes of a window in one record. ``old``, ``changelog``: as in
+    `MaterializeStep`. ``null_key_reasons``: for each input, the reason under which refused null keys are counted.
+    ``rows``: the store of the rows of the groups of a table, if an aggregate needs them. ``refused``: the store of rows
+    of a table that the user's function refused.
     """
 
     store: str

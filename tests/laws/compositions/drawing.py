@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -33,10 +32,8 @@ def case(rng: Random) -> Case:
     kinds = kinds_of(graph)
     items = records(rng, graph, kinds)
     made = way(rng, kinds, len(items))
-    late = any(one.ts > two.ts for one, two in pairwise(items))
-    shown = any(step.windows is not None and step.windows.kind in ("session", "sliding") for step in graph)
-    if any(step.fn == "limit" or step.history == SHORT for step in graph) or (late and shown):
-        made = replace(made, partitions=1)  # stream time, or what is still seen, is that of a state partition
+    if any(step.history == SHORT for step in graph):
+        made = replace(made, partitions=1)  # stream time is that of a state partition
     transforms = any(step.op == "transform" for step in graph)
     if transforms and any(len(step.parents) > 1 for step in graph):
         made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch

@@ -48,10 +48,10 @@ class Case:
     def value(self) -> Any:
         return NUMBER if self.operator == "count" else TEXT
 
-    def reference(self) -> Windowing:
+    def reference(self, *, as_kafka_shows: bool = False) -> Windowing:
         functions: Functions = FUNCTIONS[self.operator]
         advance = self.advance or self.size
-        return Windowing(self.kind, self.size, functions, self.grace, advance, self.final)
+        return Windowing(self.kind, self.size, functions, self.grace, advance, self.final, as_kafka_shows)
 
 
 def topology(case: Case, *, sink: bool = True, joined: bool = False) -> cs.Topology:
@@ -93,14 +93,14 @@ class Ran(NamedTuple):
 
 
 def run(case: Case, batches: Sequence[Sequence[Record]], partitions: int = 1) -> Ran:
-    """What the driver gives, a batch after the other."""
+    """What the driver gives, a batch after the other, of records in one source partition."""
     with cs.TopologyTestDriver(topology(case), commit_every=1_000_000, partitions=partitions) as driver:
         records = driver.create_input_topic("in", TEXT, TEXT)
         output = driver.create_output_topic("out", case.key, case.value)
         made = []
         for batch in batches:
             for record in batch:
-                records.pipe_input(record.key, record.value, timestamp=record.ts)
+                records.pipe_input(record.key, record.value, timestamp=record.ts, partition=0)
             driver.commit()
             made.append([Result(*(*r.key, r.value, r.timestamp)) for r in output.read_records()])
         reader = (driver.get_session_store if case.kind == "session" else driver.get_window_store)("made")

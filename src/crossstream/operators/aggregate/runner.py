@@ -223,13 +223,10 @@ class AggregateRunner(Runner):
             )
             made = found.update(steps, every=every, want_old=self.step.old)
         else:
-            shown = self.step.retention - (0 if node.emit_final else 1)
             held = held_windows(store.view, groups, serde, node.windows, store.horizon)
-            newest = max(store.horizon + shown, -1)
-            sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
+            sliding = Sliding(node.windows, groups, held, steps)
             sliding.run()
             made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
-            store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
 
@@ -345,14 +342,17 @@ class AggregateRunner(Runner):
         """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
 
         Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
-        out, wherever rescaling puts it. Sliding windows have expired where they were put.
+        out, wherever rescaling puts it. Sliding windows stay for the retention after their end, and its last moment:
+        as long as a record may come in time that is near to them (`retention_of`).
         """
         node: graph.Aggregate = self.node
         retention, windows, now = self.step.retention, node.windows, store.stream_time
-        if retention is None or windows is None or windows.kind == "sliding":
+        if retention is None or windows is None:
             return
         if self._leaves_at_close():
             oldest = first_open(windows, now)
+        elif windows.kind == "sliding":
+            oldest = now - windows.size - retention
         else:
             newest = now // windows.advance * windows.advance if windows.kind == "time" else now
             oldest = newest - retention + 1

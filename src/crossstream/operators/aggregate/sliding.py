@@ -4,8 +4,9 @@ A record at t is in the window [t − d, t], which it creates, and in the window
 it, if there are any. So there is a window wherever one record more or less fits in. None begins before 0: the window
 [0, d] has all records before d. The aggregate of a new window is copied from the window that has its records.
 
-Records are taken one after the other, as Kafka's ``KStreamSlidingWindowAggregate`` takes them: which windows are still
-there to copy from depends on the newest window of all keys.
+Records are taken one after the other, as Kafka's ``KStreamSlidingWindowAggregate`` takes them. A record that comes in
+time sees all windows before it that it needs, so what it changes depends on the records of its key and on stream time
+(semantics 8.27).
 """
 
 from __future__ import annotations
@@ -67,14 +68,10 @@ def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSp
 
 
 class Sliding:
-    """Applies records. ``shown``: how long (ms) the store shows a window after the start of the newest one."""
+    """Applies records."""
 
-    def __init__(
-        self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps, *, newest: int, shown: int
-    ) -> None:
-        self.newest = newest
-        """The start of the newest window that was ever put."""
-        self._size, self._grace, self._shown = windows.size, windows.grace, shown
+    def __init__(self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps) -> None:
+        self._size, self._grace = windows.size, windows.grace
         self._groups, self._steps = groups, steps
         self.log = Log()
         self._windows = [_Windows() for _ in groups.hashes]
@@ -101,11 +98,6 @@ class Sliding:
                 if stop.last:
                     return
 
-    @property
-    def oldest(self) -> int:
-        """The store shows no windows that begin before."""
-        return self.newest - self._shown
-
 
 @dataclass(frozen=True, slots=True)
 class _Record:
@@ -123,7 +115,7 @@ class _Record:
         time, size = self.time, self.sliding._size
         right = left = previous = None
         has_left = False
-        starts = self.windows.between(max(self.sliding.oldest, time - 2 * size, 0), time + 1)
+        starts = self.windows.between(max(time - 2 * size, 0), time + 1)
         has_right = starts[-1:] == [time + 1]
         for start in reversed(starts):
             if start == time + 1:
@@ -154,7 +146,7 @@ class _Record:
         """Kafka's ``processEarly``: windows do not begin before 0."""
         time = self.time
         right = previous = combined = None
-        starts = self.windows.between(max(self.sliding.oldest, 0), time + 1)
+        starts = self.windows.between(0, time + 1)
         for start in starts:
             if start == time + 1:
                 continue
@@ -193,7 +185,6 @@ class _Record:
 
     def _put(self, start: int, aggregate: Any, ts: int) -> None:
         sliding = self.sliding
-        sliding.newest = max(sliding.newest, start)
         self.windows.put(start, aggregate, ts)
         copy = sliding._steps.copy(aggregate)
         sliding.log.notes.append(Note(self.row, self.number, start, start + sliding._size, ts, copy))

@@ -70,13 +70,17 @@ def closing_time(windows: WindowSpec, positions: np.ndarray) -> np.ndarray:
 
 
 def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
-    """How long (ms) after its position the store keeps a window, at least; None: for good. Source: KIP-328."""
+    """How long (ms) the store keeps a window after its start, a sliding window or a session after its end, at least.
+
+    None: for good. Source: KIP-328.
+    """
     if windows.kind == "unlimited":
         return None
     if windows.kind != "sliding":
         return max(asked or 0, windows.size + windows.grace)
-    # Twice the size has all open windows, except where the size is 0: Kafka stops at the first record of such windows.
-    return max(asked or 0, 2 * windows.size + windows.grace, windows.size + windows.grace + 1)
+    # A record that is late by the size and the grace still changes a window. What it copies, and the record before
+    # it, are in windows that begin up to twice the size before it. So they ended twice the size and the grace before.
+    return max(asked or 0, 2 * windows.size + windows.grace)
 
 
 def remembered(windows: WindowSpec | None) -> int:

@@ -63,7 +63,7 @@ def in_order(random: Random) -> list[Record]:
 def test_each_window_comes_out_once_whatever_the_partitions(seed: int) -> None:
     """Windows that were open in one partition, and would have closed in another, come out after rescaling."""
     random = Random(seed)
-    kinds: tuple[Kind, ...] = ("time", "session")
+    kinds: tuple[Kind, ...] = ("time", "session", "sliding")
     case, records = random_case(random, random.choice(kinds), final=True), in_order(random)
     reference = case.reference()
     made: list[Result] = []

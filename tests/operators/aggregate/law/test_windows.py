@@ -82,6 +82,9 @@ def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
     open_ = [row for row in shown(reference) if is_open(case, reference, row[0])]
     assert [row for row in rows if row in open_] == open_, case
     assert rows == sorted(rows), case
+    if case.kind == "sliding":
+        oldest = reference.now - case.grace - 3 * case.size
+        assert rows == [row for row in shown(reference) if row[0][1] >= oldest], case
     assert ran.dropped == reference.dropped, case
     assert ran.apart == reference.apart, case
 

