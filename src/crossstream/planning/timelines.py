@@ -2,8 +2,8 @@
 
 Who sends rows through an exchange says which of them raise the time of their source partition. So what comes through
 one has a stream time that all state partitions know. What an operator makes in the round of its reader has none: where
-it filters, joins or holds back, no other state partition knows how new its rows are. Such rows pass an exchange though
-they stay where they are. Steps that make a row at least as new of each row that comes are no obstacle.
+it filters, joins, holds back or may fail, no other state partition knows how new its rows are. Such rows pass an
+exchange though they stay where they are. Steps that make a row at least as new of each row that comes are no obstacle.
 """
 
 from __future__ import annotations
