@@ -181,3 +181,14 @@ def test_a_late_record_sees_what_came_before_it(final: bool, partitions: int) ->
     made = windowed.run(case, [records], partitions)
     assert [(r.start, r.value, r.ts) for r in made.batches[0] if r.key == "c"] == [(36, 1, 40), (41, 1, 43)]
     assert made.dropped == 1  # [39, 43] is closed for c@43
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_record_that_a_function_fails_on_closes_no_window(partitions: int) -> None:
+    """Story: the function refuses a@90. So a@1 is in time, though windows around it would be closed at 90."""
+    shape = lambda s: counted("time", "close")(placed(s).map_values(not_two))  # noqa: E731
+    records = [("a", "1", 0), ("a", "2", 90), ("a", "1", 1), ("b", "1", 90)]
+    batches, dropped = ran(shape, records, set(), partitions)
+    (found,) = [value for key, value, _ in batches[0] if "'a'" in key]
+    assert found == "2"
+    assert "late" not in dropped
