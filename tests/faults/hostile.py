@@ -26,6 +26,7 @@ from crossstream import serdes
 from crossstream.cli import main
 from crossstream.columns.hashing import hash_keys
 from crossstream.errors import CrossStreamError
+from crossstream.graph.layout import Drawing
 from crossstream.metrics.observation import Observation
 from crossstream.query.files import inspect_state, store_names
 from crossstream.query.verification import verify_state
@@ -34,7 +35,6 @@ from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.copying import copy_state
 from crossstream.storage.vacuum import Vacuum
 from crossstream.task.stores import measure
-from crossstream.ui.drawing import Drawing
 from crossstream.ui.source import FolderSource, LiveSource, changes_of, found_rows
 from tests.docs.state_folder import Writer
 

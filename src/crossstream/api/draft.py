@@ -19,9 +19,9 @@ from crossstream.api.types import check_fits
 from crossstream.columns.functions import Function
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, Location, TopologyError, caller_location, user_location
-from crossstream.graph.describe import to_svg
 from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store
 from crossstream.graph.nodes import ForeignKeyKind, Node, Source
+from crossstream.graph.svg import to_svg
 from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.serdes import Serde

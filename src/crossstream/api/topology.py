@@ -8,8 +8,9 @@ from typing import Any
 from crossstream.catalog.planners import plan_topology
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, caller_location
-from crossstream.graph import describe
+from crossstream.graph import describe, picture
 from crossstream.graph.nodes import Graph
+from crossstream.graph.svg import to_svg
 from crossstream.missing_names import PointsToNames
 from crossstream.signatures import check_partitions
 
@@ -46,7 +47,7 @@ class Topology(PointsToNames, Graph):
         >>> builder.build().to_mermaid().splitlines()[:3]
         ['flowchart TD', '  t0[/"in"/]', '  t1[/"out"/]']
         """
-        return describe.to_mermaid(self)
+        return picture.to_mermaid(self)
 
     def to_dot(self) -> str:
         """The topology as a Graphviz digraph.
@@ -57,7 +58,7 @@ class Topology(PointsToNames, Graph):
         >>> builder.build().to_dot().splitlines()[0]
         'digraph topology {'
         """
-        return describe.to_dot(self)
+        return picture.to_dot(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies.
@@ -88,7 +89,7 @@ class Topology(PointsToNames, Graph):
 
     def _repr_html_(self) -> str:
         """The picture a notebook shows: inline SVG, nothing loaded from elsewhere."""
-        return describe.to_svg(self)
+        return to_svg(self)
 
 
 def check_topology(owner: str, given: object) -> None:

@@ -14,11 +14,11 @@ from crossstream.cli.loading import load
 from crossstream.cli.query import state_root
 from crossstream.cli.recompute import inputs_of
 from crossstream.cli.restarts import on_signals
+from crossstream.graph.layout import drawing_of
 from crossstream.query.files import application_of
 from crossstream.recompute.reason import Why
 from crossstream.recompute.why import why
 from crossstream.storage.root import StateRoot
-from crossstream.ui.drawing import drawing_of
 from crossstream.ui.server import Page
 from crossstream.ui.source import WHY_SECONDS, FolderSource
 

@@ -103,7 +103,7 @@ class Window:
         )
 
     def _opened(self, watch: Watch, port: int) -> Page:
-        from crossstream.ui.drawing import drawing_of
+        from crossstream.graph.layout import drawing_of
         from crossstream.ui.server import Page
         from crossstream.ui.source import WHY_SECONDS, LiveSource
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.graph.layout import Drawing, encoded
 from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
 from crossstream.query.files import application_of, inspect_state, open_store
@@ -21,7 +22,6 @@ from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import LocalRoot, StateRoot
-from crossstream.ui.drawing import Drawing, encoded
 from crossstream.ui.history import History, Rates
 
 LAST, GRAPH, HISTORY = "ui/last.json", "ui/graph.json", "ui/history.bin"

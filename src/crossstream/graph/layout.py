@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from crossstream.graph import nodes as graph
-from crossstream.graph.describe import Arrow, Box, Look, picture
+from crossstream.graph.picture import Arrow, Box, Look, picture
 
 WIDTH, GAP, MARGIN, LETTERS = 196, 18, 12, 28
 HEIGHT, PITCH, PASSAGE = 58, 104, 10

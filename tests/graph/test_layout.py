@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.graph.describe import picture
-from crossstream.ui.drawing import HEIGHT, WIDTH, Drawing, _rising, drawing_of
+from crossstream.graph.layout import HEIGHT, WIDTH, Drawing, _rising, drawing_of
+from crossstream.graph.picture import picture
 
 TEXT = serdes.string()
 KEPT = cs.Consumed(key=TEXT, value=TEXT)
