@@ -196,16 +196,16 @@ def depends_on_time(node: Node) -> bool:
     """Whether its results depend on stream time."""
     if isinstance(node, graph.Aggregate):
         return node.windows is not None
+    waits = isinstance(node, graph.StreamTableJoin) and node.grace is not None
     timed = isinstance(node, graph.StreamStreamJoin | graph.Suppress | graph.Deduplicate)
-    return timed or depends_on_partitions(node)
+    return timed or waits or node.history is not None or depends_on_partitions(node)
 
 
 def depends_on_partitions(node: Node) -> bool:
     """Whether its results depend on the number of state partitions (decision 0038)."""
     if isinstance(node, graph.Aggregate):
         return node.windows is not None and node.windows.kind == "sliding"
-    waits = isinstance(node, graph.StreamTableJoin) and node.grace is not None
-    return isinstance(node, graph.Process | graph.TransformBatches) or waits or node.history is not None
+    return isinstance(node, graph.Process | graph.TransformBatches)
 
 
 def _partitions(plan: Plan, state: int) -> int:
