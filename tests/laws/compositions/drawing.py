@@ -35,8 +35,8 @@ def case(rng: Random) -> Case:
     made = way(rng, kinds, len(items))
     late = any(one.ts > two.ts for one, two in pairwise(items))
     shown = any(step.windows is not None and step.windows.kind in ("session", "sliding") for step in graph)
-    if any(step.fn == "limit" or step.history == SHORT for step in graph) or (late and shown):
-        made = replace(made, partitions=1)  # stream time, or what is still seen, is that of a state partition
+    if late and shown:
+        made = replace(made, partitions=1)  # what is still seen is that of a state partition
     transforms = any(step.op == "transform" for step in graph)
     if transforms and any(len(step.parents) > 1 for step in graph):
         made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch
