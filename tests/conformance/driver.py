@@ -27,6 +27,7 @@ from tests.conformance.scripts import BATCH_SCRIPTS, STREAM_SCRIPTS, TABLE_SCRIP
 from tests.conformance.vectors import Vector, load
 from tests.laws.strategies import with_headers
 from tests.reference import fold
+from tests.reference.chain import is_timed
 
 sizes = pytest.mark.parametrize("size", [2, 3, 1000])
 spread = pytest.mark.parametrize("partitions", [1, 4])
@@ -150,7 +151,7 @@ def check_recorded(script: Script, functions: Style) -> None:
 
 
 def check_partitions(script: Script) -> None:
-    timed = script.case["operator"] == "stream-stream"  # its stream time is that of all state partitions
+    timed = is_timed(script.case)  # stream time is that of all state partitions
     expected = run_reference(script.case, partitions=1 if timed else 4)
     ran = run_driver(script.case, partitions=4, place=0 if timed else None)
     assert_same_by_input(ran.outputs, expected.outputs, script.case["inputs"])
@@ -166,9 +167,10 @@ def check_store(ran: Ran) -> None:
 
 def check_table_in_batches(case: Any, size: int, partitions: int) -> None:
     ends = batch_ends(case, size)
-    ran = run_driver(case, ends=ends, partitions=partitions)
+    timed = is_timed(case)
+    ran = run_driver(case, ends=ends, partitions=partitions, place=0 if timed else None)
     found = per_batch(ran.outputs, ends)
-    wanted = per_batch(run_reference(case, partitions, ends).outputs, ends)
+    wanted = per_batch(run_reference(case, 1 if timed else partitions, ends).outputs, ends)
     for count in range(1, len(found) + 1):
         table = fold(output for batch in wanted[:count] for output in batch)
         emitted = (output for batch in found[:count] for output in batch)

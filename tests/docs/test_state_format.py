@@ -95,7 +95,7 @@ class Model:
         self.right: dict[str, Any] = {}
         self.past: dict[tuple[str, int], Any] = {}
         self.seen = join_of_streams()
-        self.views: list[list[tuple[str, str, int]]] = [[] for _ in range(PARTITIONS)]
+        self.views: list[tuple[str, str, int]] = []
         self.after: list[Tables] = []
 
     def records(self, chance: random.Random) -> dict[str, list[Record]]:
@@ -121,10 +121,9 @@ class Model:
         topic, key = chance.choice(["views", "clicks"]), f"p{chance.randrange(5)}"
         found[topic].append((key.encode(), f"{topic} {ts}".encode(), ts))
         side: Side = "left" if topic == "views" else "right"
-        partition = partition_of(key.encode(), PARTITIONS)
         self.seen.receive([(side, Streamed(key, f"{topic} {ts}", ts))])
         if topic == "views":
-            self.views[partition].append((key, f"{topic} {ts}", ts))
+            self.views.append((key, f"{topic} {ts}", ts))
 
     def _kept(self, side: Side) -> list[tuple[str, str, int]]:
         """The records of a side that may still get partners."""
@@ -149,9 +148,7 @@ class Model:
                 "subscriptions": {(row["to"], key): row for key, row in left.items() if row["to"]},
                 "views-kept": self._kept("left"),
                 "seen.right": self._kept("right"),
-                "patient.buffer": sorted(
-                    v for views in self.views for v in views if v[2] > views[-1][2] - GRACE
-                ),
+                "patient.buffer": sorted(v for v in self.views if v[2] > self.views[-1][2] - GRACE),
                 "seen.waiting": sorted(
                     (u.record.key, ("left", "right").index(u.side), u.ts) for u in self.seen.waiting
                 ),
@@ -233,7 +230,7 @@ def test_what_windows_keep(folder: StateFolder, model: Model) -> None:
     sessions = {(row["key"], row["start"], row["s"]): row for _, row in folder.rows("per-session", last)}
     for kind, size, rows in (("time", 3000, found), ("session", 900, sessions)):
         counts = Windowing(kind, size, COUNT, advance=size)
-        for record in sorted((one for views in model.views for one in views), key=lambda one: one[2]):
+        for record in sorted(model.views, key=lambda one: one[2]):
             counts.process(*record)
         for (key, start, end), (count, ts) in counts.rows.items():
             if end > counts.now - (size if kind == "session" else 0):

@@ -68,7 +68,7 @@ def test_every_node_is_in_one_sub_topology(name):
 def test_the_notebook_picture_shows_every_box(name):
     topology = TOPOLOGIES[name]()
     svg = ElementTree.fromstring(topology._repr_html_())
-    texts = {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
+    texts = {element.text for element in svg.iter("{http://www.w3.org/2000/svg}title")}
     sinks = {node.name for node in topology if not topology.children(node.name) and node.name not in texts}
     assert all(" to" in f" {name}" or ".to(" in name or name == "out" for name in sinks)
     assert {node.name for node in topology} - sinks <= texts

@@ -17,7 +17,7 @@ BASES = {"Node", "RowWise", "Join", "PairJoin"}
 TRAITS: dict[str, str] = {
     "Source": "reads_input keeps_rows rows_are_records",
     "FrameSource": "reads_input keeps_rows rows_are_records stops_tracing",
-    "Filter": "row_wise forwards_values keeps_place derives_rows computed_from may_drop needs_old",
+    "Filter": "row_wise forwards_values keeps_place derives_rows computed_from may_drop forwards_tombstones needs_old",
     "MapValues": "row_wise keeps_place derives_rows computed_from",
     "Map": "row_wise changes_key may_drop",
     "SelectKey": "row_wise forwards_values changes_key gives_key_alone may_drop",
@@ -44,9 +44,9 @@ TRAITS: dict[str, str] = {
     "Aggregate": "by_key takes_every_record keeps_rows needs_any_parent",
     "Deduplicate": "by_key takes_every_record may_drop depends_on_time inner_stores",
     "Process": "by_key takes_every_record multiplies runs_processor stops_tracing changes_key may_drop "
-    "depends_on_partitions depends_on_time",
+    "depends_on_time",
     "TransformBatches": "by_key takes_every_record multiplies runs_processor stops_tracing changes_key may_drop "
-    "depends_on_partitions depends_on_time",
+    "depends_on_time",
     "Suppress": "takes_every_record old_of_versions depends_on_time inner_stores",
 }
 """The traits that each operator has as it is made without options."""
@@ -54,7 +54,7 @@ TRAITS: dict[str, str] = {
 _NAMES = (
     "reads_input by_key always_moves looks_up as_of_record takes_every_record row_wise joins_stream by_foreign_key "
     "answers_by_key runs_processor multiplies forwards_values keeps_place one_for_one keeps_rows rows_are_records "
-    "derives_rows changes_key may_drop depends_on_time depends_on_partitions references side_labels computed_from "
+    "derives_rows changes_key may_drop depends_on_time forwards_tombstones references side_labels computed_from "
     "inner_stores side_stores gives_key_alone stops_tracing needs_any_parent old_of_versions"
 )
 NAMES = frozenset(_NAMES.split())

@@ -69,6 +69,12 @@ def sides_in_turn(case: Case) -> list[str]:
     return sorted(SIDES, key=lambda side: side not in tables)
 
 
+def is_timed(case: Case) -> bool:
+    """Whether stream time decides. Then all records are in one partition of their topics (decision 0038)."""
+    kept = histories(case).values()
+    return case["operator"] == "stream-stream" or any(history is not None for history in kept)
+
+
 class Graph:
     def __init__(self, case: Case, partition_of: PartitionOf) -> None:
         self.dropped: Counter[str] = Counter()

@@ -27,7 +27,7 @@ from tests.conformance.runner import (
     source_partition,
 )
 from tests.reference import Output
-from tests.reference.chain import SIDES
+from tests.reference.chain import SIDES, is_timed
 from tests.spark.world import World
 
 
@@ -83,11 +83,6 @@ def reference(voyage: Voyage, case: Case) -> list[list[Output]]:
     """What the reference gives in each batch of the case."""
     ends = ends_of(case, voyage.cuts)
     return per_batch(run_reference(case, 1 if is_timed(case) else voyage.partitions, ends).outputs, ends)
-
-
-def is_timed(case: Case) -> bool:
-    """Whether stream time decides. Then all records are in one partition of their topics (decision 0038)."""
-    return bool(case["operator"] == "stream-stream")
 
 
 def prefix_of(number: int) -> str:

@@ -8,7 +8,8 @@ from crossstream.operators.debezium import runner as debezium
 from crossstream.operators.deduplicate import runner as deduplicate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
-from crossstream.operators.process.runner import ProcessRunner, TransformBatchesRunner
+from crossstream.operators.process.batches import TransformBatchesRunner
+from crossstream.operators.process.runner import ProcessRunner
 from crossstream.operators.sink import runner as sink
 from crossstream.operators.star_join import runner as star_join
 from crossstream.operators.stateless.runner import EncodeRunner, StatelessRunner

@@ -168,12 +168,12 @@ class Timeline:
         here = np.zeros(rows.rows, np.int64)
         return cls.of(Highs.of(rows, here), before, {}, (), 0) if rows.rows else cls(before)
 
-    def by_clock(self, moment: int | None) -> Timeline:
-        """Where no row moved it: as the clock does, to ``moment`` (ms); None: not."""
+    def by_clock(self, moment: int | None, since: int = -1) -> Timeline:
+        """Where no row moved it: as the clock does, to ``moment`` (ms), in a place not before ``since``; None: not."""
         if moment is None:
             return self
-        to = np.array([moment])
-        return Timeline(self.before, to, to, np.array([BY_CLOCK]), sources=self.sources)
+        to, place = np.array([moment]), np.array([max(moment, since)])
+        return Timeline(self.before, to, place, np.array([BY_CLOCK]), sources=self.sources)
 
     @property
     def last(self) -> int:
@@ -192,11 +192,12 @@ class Timeline:
 
     def beside(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Stream time before and after the record of each row."""
+        return self.at(rows, or_with=False), self.at(rows, or_with=True)
+
+    def at(self, rows: Rows, *, or_with: bool | np.ndarray) -> np.ndarray:
+        """Stream time before the record of each row; ``or_with``: after it, everywhere or at these rows."""
         times = np.append(self.before, self.time)
-        before, after = (
-            times[came_before(rows.major, rows.minor, self, or_with=one)] for one in (False, True)
-        )
-        return before, after
+        return np.asarray(times[came_before(rows.major, rows.minor, self, or_with=or_with)])
 
     def first(self, due: np.ndarray) -> np.ndarray:
         """The number of the rise with which stream time reaches each of ``due``; that of all rises: it does not."""

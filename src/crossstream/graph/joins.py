@@ -162,8 +162,8 @@ class StreamTableJoin(PairJoin):
     grace: int | None = None
 
     @property
-    def depends_on_partitions(self) -> bool:
-        return self.grace is not None
+    def depends_on_time(self) -> bool:
+        return self.grace is not None or self.history is not None
 
     @property
     def inner_stores(self) -> tuple[str, ...]:

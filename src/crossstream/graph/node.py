@@ -59,6 +59,8 @@ class Node:
     """Whether the second parent is a table that records of the first one look up: its changes give no results."""
     as_of_record: ClassVar[bool] = False
     """Whether it looks rows up as they were when a record came, which must not depend on the batches."""
+    forwards_tombstones: ClassVar[bool] = False
+    """Whether a row of a table with versions that it leaves out becomes a tombstone."""
     takes_every_record: ClassVar[bool] = False
     """Whether results depend on every record, or every change of a table, not on the last one of a batch."""
     row_wise: ClassVar[bool] = False
@@ -70,7 +72,10 @@ class Node:
     by_foreign_key: ClassVar[bool] = False
     """Whether it joins by keys that rows of its first parent have, and remembers them."""
     runs_processor: ClassVar[bool] = False
-    """Whether a processor of the user decides what comes out, and may read a clock or other services."""
+    """Whether a processor of the user decides what comes out.
+
+    It may read a clock, other services and the number of its state partition (decision 0038).
+    """
 
     # -- what comes out
 
@@ -126,12 +131,7 @@ class Node:
     @property
     def depends_on_time(self) -> bool:
         """Whether results depend on stream time."""
-        return self.depends_on_partitions
-
-    @property
-    def depends_on_partitions(self) -> bool:
-        """Whether results depend on the number of state partitions (decision 0038)."""
-        return self.runs_processor or self.history is not None
+        return self.history is not None
 
     @property
     def needs_any_parent(self) -> bool:

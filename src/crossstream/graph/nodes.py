@@ -99,6 +99,7 @@ class Filter(RowWise):
     forwards_values: ClassVar[bool] = True
     derives_rows: ClassVar[bool] = True
     may_drop: ClassVar[bool] = True
+    forwards_tombstones: ClassVar[bool] = True
     predicate: Function
     negate: bool = False
 

@@ -124,6 +124,7 @@ class Process(Node):
     takes_every_record: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
     runs_processor: ClassVar[bool] = True
+    depends_on_time: ClassVar[bool] = True
     stops_tracing: ClassVar[str] = "a processor cannot be traced: what it keeps may come from any record"
     may_drop: ClassVar[bool] = True
     supplier: Callable[[], Any]
@@ -155,6 +156,7 @@ class TransformBatches(Node):
     takes_every_record: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
     runs_processor: ClassVar[bool] = True
+    depends_on_time: ClassVar[bool] = True
     stops_tracing: ClassVar[str] = (
         "a function of record batches cannot be traced: what it gives may come from any record"
     )

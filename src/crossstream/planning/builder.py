@@ -141,12 +141,22 @@ class PlanBuilder:
         known = feeds_of(flow.name, "all", self.steps, arriving, self.stores, self.topology)
         return number if known is not None else number + 1
 
+    def earliest_kept(self, table: graph.Node, flow: Flow | None = None) -> int:
+        """The first round in which a table can be kept; ``flow``: what it is kept from, if not `source_of` it."""
+        flow = flow or self.source_of(table)
+        return self.earliest_timed(flow) if self.versioned(table) else self.earliest(flow)
+
     def source_of(self, table: graph.Node) -> Flow:
         """The flow that a table is kept from: its records, or the changes of its operator."""
         return self.raw.get(table.name) or self.flow(table.name)
 
-    def materialize(self, table: graph.Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
-        """The step that keeps ``table`` in round ``number``; added on the first call."""
+    def materialize(
+        self, table: graph.Node, number: int, partitioner: Partitioner | None, named: int | None = None
+    ) -> MaterializeStep:
+        """The step that keeps ``table`` in round ``number``; added on the first call.
+
+        ``named``: the round in the name of its store, where it is another one.
+        """
         if (table.name, number, partitioner) in self.tables:
             return self.tables[table.name, number, partitioner]
         spec = table.store or graph.StoreSpec()
@@ -155,7 +165,7 @@ class PlanBuilder:
         flow = self.arrive(replace(source, key=key, value=value), number, table, partitioner)
         first = not any(name == table.name for name, _, _ in self.tables)
         public = spec.name if first and spec.name not in self.stores else None
-        name = public or unique(f"{table.name}@{number}", self.stores)
+        name = public or unique(f"{table.name}@{named or number}", self.stores)
         history = history_of(self.topology.nodes, table.name)
         store = self.put(
             StoreDef(
@@ -269,7 +279,8 @@ class PlanBuilder:
         old_needed = node.by_foreign_key and node.name in self.wants_old
         if not (old_needed or is_stored(node)) or is_kept_below(self, node):
             return
-        step = self.materialize(node, self.earliest(self.flows[node.name]), None)
+        made = self.flows[node.name]
+        step = self.materialize(node, self.earliest_kept(node, made), None, self.earliest(made))
         self.raw[node.name] = self.flows[node.name]
         self.changes[node.name] = self.changes_of(step)
 

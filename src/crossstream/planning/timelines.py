@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from crossstream.columns.stream_time import Counts
 from crossstream.graph import nodes as graph
+from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Graph
 from crossstream.planning.plan import Exchange, Feed, StoreDef, Timed
 from crossstream.planning.steps import (
@@ -22,7 +23,9 @@ from crossstream.planning.steps import (
     StatelessStep,
     Step,
     StreamStreamJoinStep,
+    StreamTableJoinStep,
     SuppressStep,
+    TransformBatchesStep,
 )
 
 _STRICTER: tuple[Counts, ...] = ("all", "keyed", "whole")
@@ -35,10 +38,12 @@ def feeds_of(
     arriving: Iterable[str],
     stores: Mapping[str, StoreDef],
     topology: Graph,
+    of_round: bool = False,
 ) -> tuple[Feed, ...] | None:
     """The exchanges that say when the stream time of a flow moves; None: they do not know.
 
-    ``counts``: which of its rows do. ``arriving``: the names that flows have behind exchanges.
+    ``counts``: which of its rows do. ``arriving``: the names that flows have behind exchanges. ``of_round``: with all
+    rows that come into the round, whatever is made of them; of a join with a table, the stream's.
     """
     made_by = {
         name: step for step in steps for name in (step.output, getattr(step, "changelog", None)) if name
@@ -49,11 +54,14 @@ def feeds_of(
         if name in there:
             return ((name, counts),)
         step = made_by.get(name)
-        wanted = None if step is None else _passes(step, topology, stores)
-        if step is None or wanted is None:
+        if step is None:
+            return None
+        wanted = "all" if of_round else _passes(step, topology, stores)
+        if wanted is None:
             return None
         stricter = max(counts, wanted, key=_STRICTER.index)
-        parts = [feeds(one, stricter) for one in dict.fromkeys(step.inputs)]
+        inputs = step.inputs[:1] if isinstance(step, StreamTableJoinStep) else step.inputs
+        parts = [feeds(one, stricter) for one in dict.fromkeys(inputs)]
         return None if None in parts else tuple(feed for part in parts if part is not None for feed in part)
 
     return feeds(name, counts)
@@ -66,11 +74,15 @@ def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Coun
         assert isinstance(node, graph.Aggregate)
         return None if node.emit_final else counted(node)
     if isinstance(step, MaterializeStep):
-        return "keyed" if stores[step.store].history is None else None
+        return "keyed" if stores[step.store].repeats else None
     if isinstance(step, EncodeStep):
         return "all"
     if isinstance(step, StatelessStep) and node.always_moves:
         return "all" if step.null_keys else "keyed"
+    if isinstance(step, StatelessStep) and node.forwards_tombstones:
+        # Of a table with versions a row that does not pass becomes a tombstone, whatever was there.
+        versioned = node.shape == "table" and history_of(topology.nodes, node.parents[0]) is not None
+        return "all" if versioned else None
     return "all" if isinstance(step, StatelessStep) and node.one_for_one else None
 
 
@@ -80,6 +92,15 @@ def counted(node: graph.Aggregate) -> Counts:
     return "keyed" if takes_nulls else "whole"
 
 
+def of_versions(store: StoreDef) -> Counts:
+    """Which changes move the stream time of a table with versions: those that it puts.
+
+    A filter may leave a tombstone out because there is no row. No other state partition knows that, so tombstones
+    of such a filter do not count.
+    """
+    return "keyed" if store.repeats else "whole"
+
+
 def timed(
     topology: Graph, steps: Iterable[Step], exchanges: Iterable[Exchange], stores: Mapping[str, StoreDef]
 ) -> dict[str, Timed]:
@@ -87,9 +108,11 @@ def timed(
     steps, arriving = list(steps), [exchange.arrives for exchange in exchanges]
     found: dict[str, Timed] = {}
     for step in steps:
-        for store, flows, counts in _stores_of(step, topology):
+        of_round = isinstance(step, TransformBatchesStep)
+        for store, flows, counts in _stores_of(step, topology, stores):
             parts = [
-                feeds_of(flow, counts, steps, arriving, stores, topology) for flow in dict.fromkeys(flows)
+                feeds_of(flow, counts, steps, arriving, stores, topology, of_round)
+                for flow in dict.fromkeys(flows)
             ]
             if None not in parts:
                 feeds = tuple(dict.fromkeys(feed for part in parts if part is not None for feed in part))
@@ -97,7 +120,9 @@ def timed(
     return found
 
 
-def _stores_of(step: Step, topology: Graph) -> Iterable[tuple[str, tuple[str, ...], Counts]]:
+def _stores_of(
+    step: Step, topology: Graph, stores: Mapping[str, StoreDef]
+) -> Iterable[tuple[str, tuple[str, ...], Counts]]:
     """The stores of a step that have a stream time, the flows whose rows move it, and which of these."""
     if isinstance(step, AggregateStep):
         node = topology[step.node]
@@ -110,6 +135,14 @@ def _stores_of(step: Step, topology: Graph) -> Iterable[tuple[str, tuple[str, ..
             yield step.waiting, step.inputs, "all"
     elif isinstance(step, SuppressStep | DeduplicateStep):
         yield step.store, step.inputs, "all"
+    elif isinstance(step, MaterializeStep):
+        if stores[step.store].history is not None:
+            yield step.store, step.inputs, of_versions(stores[step.store])
+    elif isinstance(step, StreamTableJoinStep):
+        if step.buffer is not None:
+            yield step.buffer, step.inputs[:1], "whole"
+    elif isinstance(step, TransformBatchesStep):
+        yield step.timers, step.inputs, "all"
 
 
 def _sources(topology: Graph, name: str) -> frozenset[str]:

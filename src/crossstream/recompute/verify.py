@@ -194,7 +194,7 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
 
 def _partitions(plan: Plan, state: int) -> int:
     """Another number than that of the state, unless results depend on it."""
-    return state if any(node.depends_on_partitions for node in plan.topology) else state + 1
+    return state if any(node.runs_processor for node in plan.topology) else state + 1
 
 
 def _above(plan: Plan, store: StoreDef) -> list[Node]:

@@ -41,12 +41,11 @@ class Upserts:
 class Versions:
     """The versions that a table takes from a batch, in arrival order, each with its start time.
 
-    ``refused``: the number of records that are too old. ``stream_time``: after the batch.
+    ``refused``: the number of records that are too old.
     """
 
     changes: Changes
     refused: int
-    stream_time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +174,13 @@ def upsert_versions(
     return Upserts(marked.where(keep), h[keep], marked if changelog else None)
 
 
-def versions_by_time(changes: Changes, history: int, stream_time: int) -> Versions:
-    """Records in arrival order, each a version from its own time. Refuses those before stream time − ``history``."""
-    times = np.maximum.accumulate(np.append(stream_time, changes.ts))
-    accepted = changes.ts >= times[1:] - history
-    return Versions(changes.where(accepted), int((~accepted).sum()), int(times[-1]))
+def versions_by_time(changes: Changes, history: int, times: np.ndarray) -> Versions:
+    """Records in arrival order, each a version from its own time. Refuses those before stream time − ``history``.
+
+    ``times``: stream time with each record.
+    """
+    accepted = changes.ts >= times - history
+    return Versions(changes.where(accepted), int((~accepted).sum()))
 
 
 def versions_by_arrival(
@@ -189,7 +190,7 @@ def versions_by_arrival(
     bits: int,
     serde: Serde | None,
     history: int,
-    stream_time: int,
+    times: np.ndarray,
     repeats: bool,
 ) -> Versions:
     """Results of an operator in arrival order: the last one of a key is its newest version, whatever its time.
@@ -198,7 +199,7 @@ def versions_by_arrival(
     of the right record, 3, but it replaces one of 26: it holds from 26 on, so its time is 26.
 
     Late versions of a table that keeps them (`BEHIND`) go by their times, as in `versions_by_time`. Without
-    ``repeats`` tombstones of missing rows are left out.
+    ``repeats`` tombstones of missing rows are left out. ``times``: stream time with each change.
     """
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes)
@@ -209,14 +210,13 @@ def versions_by_arrival(
         gone = changes.value.missing()[order]
         was_there = latest.present & ~latest.values.missing()
         put[order] = ~gone | np.where(begins, was_there, ~np.roll(gone, 1))
-    times = np.maximum.accumulate(np.append(stream_time, np.where(put, changes.ts, stream_time)))
-    refused = late & (changes.ts < times[1:] - history)
+    refused = late & (changes.ts < times - history)
     put &= ~refused
     floor = _floor(latest)
     newest = np.maximum(floor, np.where(put[order], changes.ts[order], floor))
     since = changes.ts.copy()
     since[order] = np.where(late[order], since[order], running_maximum_of(newest, np.flatnonzero(begins)))
-    return Versions(replace(changes, ts=since).where(put), int(refused.sum()), int(times[-1]))
+    return Versions(replace(changes, ts=since).where(put), int(refused.sum()))
 
 
 def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:

@@ -17,10 +17,11 @@ from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
 from crossstream.columns.field_of import FieldOf, names_in
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
-from crossstream.columns.stream_time import SourceTimes, Timeline
+from crossstream.columns.stream_time import SourceTimes, Timeline, counting
 from crossstream.columns.values import Values
 from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
+from crossstream.planning.timelines import of_versions
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.storage.log_entries import Silence
@@ -108,19 +109,24 @@ class OpenStore:
         """The times of the source partitions after the batch."""
         return {} if self.timeline is None else self.timeline.sources
 
+    def versions_pass(self, puts: Changes | None) -> Timeline:
+        """As `passes`, of a versioned table; ``puts``: its changes here, in arrival order."""
+        return self.passes(None if puts is None else counting(puts, of_versions(self.definition)))
+
     def taken(self, puts: Changes, bits: int) -> Versions:
         """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
         store = self.definition
         assert store.history is not None
+        times = self.versions_pass(puts).around(puts)[1]
         if not store.results:
-            return versions_by_time(puts, store.history, self.began)
+            return versions_by_time(puts, store.history, times)
         return versions_by_arrival(
             self.before(),
             puts,
             bits=bits,
             serde=store.value,
             history=store.history,
-            stream_time=self.began,
+            times=times,
             repeats=store.repeats,
         )
 

@@ -32,8 +32,6 @@ def case(rng: Random) -> Case:
     kinds = kinds_of(graph)
     items = records(rng, graph, kinds)
     made = way(rng, kinds, len(items))
-    if any(step.history == SHORT for step in graph):
-        made = replace(made, partitions=1)  # stream time is that of a state partition
     transforms = any(step.op == "transform" for step in graph)
     if transforms and any(len(step.parents) > 1 for step in graph):
         made = Way(made.partitions, each=True)  # where its rows are among others depends on the batch

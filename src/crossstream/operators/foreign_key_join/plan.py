@@ -29,10 +29,12 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     flow = left_of(builder, node, left)
     first = builder.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
     arrived = builder.arrive(flow, first, node, node.partitioner)
-    second = max(first + 1, builder.earliest(builder.source_of(right)))
+    second = max(first + 1, builder.earliest_kept(right))
+    named = max(first + 1, builder.earliest(builder.source_of(right)))
     if node.other_partitioner is not None:
-        second = max(second, builder.source_of(right).round + 1)
-    table = builder.materialize(right, second, node.other_partitioner)
+        behind = builder.source_of(right).round + 1
+        second, named = max(second, behind), max(named, behind)
+    table = builder.materialize(right, second, node.other_partitioner, named)
     asks, answers, store = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
     referrers = None
     if node.kind in ("right", "outer"):  # how many left rows refer to a right key
@@ -102,7 +104,8 @@ def changes_of(builder: PlanBuilder, left: Node) -> Flow:
             return builder.flow(left.name)
         if left.reads_input:
             return source
-    return builder.changes_of(builder.materialize(left, builder.earliest(builder.source_of(left)), None))
+    named = builder.earliest(builder.source_of(left))
+    return builder.changes_of(builder.materialize(left, builder.earliest_kept(left), None, named))
 
 
 def refer(builder: PlanBuilder, node: Node, flow: Flow) -> Flow:

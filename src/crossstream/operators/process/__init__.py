@@ -18,6 +18,6 @@
     <KStream words.process_values>
 
 `context.py`: what a processor can do, and when its timers fire. `stores.py`: its stores within a batch. `runner.py`:
-the steps in a task. `plan.py`: their round and stores. Rules: semantics 3.15 (docs/semantics.md), KIP-820. Page:
-docs/processors.md.
+the steps in a task. `batches.py`: those of functions of record batches. `plan.py`: their round and stores. Rules:
+semantics 3.15 (docs/semantics.md), KIP-820. Page: docs/processors.md.
 """

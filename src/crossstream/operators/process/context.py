@@ -24,6 +24,9 @@ from crossstream.task.runner import OpenStore
 Kind = Literal["stream-time", "wall-clock"]
 
 CANCELLED = -1
+STREAM_TIME = -1
+"""Under this number is kept when a timer in stream time is due next."""
+NEVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -48,11 +51,15 @@ class Timer:
 
 @dataclass(slots=True)
 class Timers:
-    """``kept``: what is kept of timers, by number: the time that is due on the clock, or `CANCELLED`."""
+    """``kept``: what is kept of timers, by number: the time that is due on the clock, or `CANCELLED`.
+
+    ``alone``: the batch has no record here.
+    """
 
     stream_time: int
     clock: int
     kept: dict[int, int]
+    alone: bool = False
     timers: list[Timer] = field(default_factory=list)
     _queue: list[tuple[int, int]] = field(default_factory=list)
 
@@ -73,7 +80,7 @@ class Timers:
     @property
     def next(self) -> int:
         """The stream time at which a timer is due; far away if there is none."""
-        return self._queue[0][0] if self._queue else 1 << 63
+        return self._queue[0][0] if self._queue else NEVER
 
     def fire(self, stream_time: int) -> Iterator[Timer]:
         """The timers that are due, one after the other; each is to be called before the next one is asked for."""
@@ -99,6 +106,10 @@ class Timers:
         left = (one.due for one in self.timers if one.kind == "wall-clock" and not one.cancelled)
         return min(left, default=0)
 
+    def _next_of_stream_time(self) -> int:
+        left = (one.due for one in self.timers if one.kind == "stream-time" and not one.cancelled)
+        return min(left, default=NEVER)
+
     def to_keep(self) -> dict[int, int]:
         """What has changed of what is kept."""
         now = {
@@ -106,6 +117,9 @@ class Timers:
             for timer in self.timers
             if timer.cancelled or timer.kind == "wall-clock"
         }
+        due = self._next_of_stream_time()
+        if due != NEVER or STREAM_TIME in self.kept or self.alone:
+            now[STREAM_TIME] = due
         return {number: due for number, due in now.items() if self.kept.get(number) != due}
 
 
@@ -191,7 +205,8 @@ class ProcessorContext:
     """What `init` of a processor gets; valid until `close`.
 
     ``partition``: the number of the state partition. ``stream_time``: the largest timestamp of the records that have
-    come here (ms), that of the record in hand included; −1 before the first one.
+    come (ms), to any state partition, that of the record in hand included; of several source partitions the time of
+    the one that is furthest behind; −1 before the first record.
     """
 
     __slots__ = ("_at", "_check", "_holds", "_now", "_out", "_record", "_timers", "partition", "stream_time")

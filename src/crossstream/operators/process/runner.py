@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.hashing import hash_keys, partition_of
-from crossstream.columns.order import OFFSET_BITS, running_maximum
+from crossstream.columns.order import OFFSET_BITS, came_before
+from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
 from crossstream.graph import nodes as graph
-from crossstream.operators.process.context import ProcessorContext, Record, Timers, load, save, undo_all
+from crossstream.operators.process.context import (
+    STREAM_TIME,
+    ProcessorContext,
+    Record,
+    Timers,
+    load,
+    save,
+    undo_all,
+)
 from crossstream.operators.process.stores import KeyValueView, ProcessorView, Undo, VersionedView, WindowView
-from crossstream.planning.steps import ProcessStep, TransformBatchesStep
+from crossstream.planning.steps import ProcessStep
 from crossstream.records import decode_headers
 from crossstream.serdes import serde as calls
 from crossstream.task.runner import Emitted, Runner, Task, no_changes
@@ -50,25 +58,52 @@ class ProcessRunner(Runner):
         changes = self.arrived(self.step.inputs[0])
         own = self.task.stores(self.step.timers)
         if changes is None or not changes.rows:
-            if not own.view.rows:  # no timer on the clock
-                return
             changes = no_changes(self.step.key, self.step.value)
+        timeline, kept = own.passes(changes), load(own)
+        if not changes.rows and not self._may_fire(node, timeline, kept):
+            own.stream_time = timeline.last
+            return
         self.task.report.count_in(node.name, changes.rows)
-        run = _Run(self, node, changes)
+        run = _Run(self, node, changes, timeline, kept)
         made = run.all()
         if made is not None and made.rows:
             self.task.report.count_out(node.name, made.rows)
             yield self.out(), made
 
+    def _may_fire(self, node: graph.Process, timeline: Timeline, kept: Mapping[int, int]) -> bool:
+        """Whether a timer may be due though no record came here.
+
+        When the next one in stream time is due, is kept with the first record of a state partition. Where it is not,
+        but there are rows, these are of an earlier version, or of another number of state partitions.
+        """
+        if kept.keys() - {STREAM_TIME}:
+            return True
+        if not len(timeline.time):
+            return False
+        if STREAM_TIME in kept:
+            return kept[STREAM_TIME] <= timeline.last
+        return _has_rows(self.task, node)
+
+
+def _has_rows(task: Task, node: graph.Process) -> bool:
+    return any(task.stores(store.name).view.rows for store in node.stores)
+
 
 class _Run:
     """A batch of a state partition, through one processor."""
 
-    def __init__(self, runner: ProcessRunner, node: graph.Process, changes: Changes) -> None:
-        self.runner, self.node, self.changes = runner, node, changes
+    def __init__(
+        self,
+        runner: ProcessRunner,
+        node: graph.Process,
+        changes: Changes,
+        timeline: Timeline,
+        kept: dict[int, int],
+    ) -> None:
+        self.runner, self.node, self.changes, self.timeline = runner, node, changes, timeline
         self.task = runner.task
         self.own = self.task.stores(runner.step.timers)
-        self.timers = Timers(self.own.stream_time, self.task.batch.clock, load(self.own))
+        self.timers = Timers(self._began(kept), self.task.batch.clock, kept, not changes.rows)
         self.views = views_of(self.task, node.stores, lambda: self.context._now)
         self.undo: Undo | None = None if self.task.settings.processing.action == "fail" else []
         for view in self.views.values():
@@ -76,6 +111,12 @@ class _Run:
         check = self._check_key if node.keeps_key else None
         self.context = ProcessorContext(self.task.number, self.views, self.timers, check)
         self.wires = self._wires()
+
+    def _began(self, kept: Mapping[int, int]) -> int:
+        """Stream time when the batch begins; in a state partition that never had a record, with its first one."""
+        if not self.changes.rows or STREAM_TIME in kept or _has_rows(self.task, self.node):
+            return self.timeline.before
+        return int(self.timeline.beside(self.changes)[0][0])
 
     def all(self) -> Changes | None:
         """Everything that the processor forwards."""
@@ -89,7 +130,7 @@ class _Run:
         self._called("close", getattr(processor, "close", None))
         for view in self.views.values():
             view.keep()
-        self.own.stream_time, self.own.clock = self.context.stream_time, self.timers.next_on_the_clock
+        self.own.stream_time, self.own.clock = self.timeline.last, self.timers.next_on_the_clock
         batch = self.task.batch
         save(self.own, self.timers.to_keep(), self.task.number, batch.partitions, batch.bits)
         return self._forwarded()
@@ -106,15 +147,16 @@ class _Run:
         return processor
 
     def _records(self, processor: Any) -> list[Failure]:
-        context, out, timers, undo = self.context, self.context._out, self.timers, self.undo
+        context, out, undo = self.context, self.context._out, self.undo
+        times = self.timeline.beside(self.changes)[1].tolist()
+        rises = came_before(self.changes.major, self.changes.minor, self.timeline, or_with=False).tolist()
         process, views = processor.process, [self.views[name] for name in self.wires]
         wires = list(zip(*self.wires.values(), strict=True)) if views else []
         failures: list[Failure] = []
         for row, record in enumerate(self._as_records()):
-            time = record.timestamp
-            context._record, context._now, context._at = record, time, row
-            if time > context.stream_time:
-                context.stream_time = time
+            self._pass(rises[row])
+            context._record, context._now, context._at = record, record.timestamp, row
+            context.stream_time = times[row]
             for view, data in zip(views, wires[row], strict=True) if views else ():
                 view.at(record.key, data)
             size = len(out.rows)
@@ -128,21 +170,38 @@ class _Run:
                 undo_all(undo)
             if undo:
                 undo.clear()
-            if timers.next <= context.stream_time:
-                self._fire(context.stream_time)
+        self._pass(len(self.timeline.time))
         return failures
 
-    def _fire(self, now: int) -> None:
-        self.context._record, self.context._now = None, now
+    def _pass(self, rises: int) -> None:
+        """Fires the timers that are due with the first ``rises`` of stream time: each after the rows of its record."""
+        time = self.timeline.time
+        while rises and self.timers.next <= time[rises - 1]:
+            self._fire(int(self.timeline.first(np.array([self.timers.next]))[0]))
+
+    def _fire(self, rise: int) -> None:
+        now = int(self.timeline.time[rise])
+        context = self.context
+        context._record, context._now, context._at = None, now, self.changes.rows + rise
+        context.stream_time = now
         for timer in self.timers.fire(now):
             self._called("timer", timer.callback, now)
 
     def _clock(self) -> None:
         """The timers on the clock, after the records."""
         self.context._record, self.context._now = None, self.task.batch.clock
-        self.context._at = max(self.changes.rows - 1, 0)
+        self.context._at = self._last()
+        self.context.stream_time = self.timeline.last
         for timer in self.timers.fire_on_the_clock():
             self._called("timer", timer.callback, self.timers.clock)
+
+    def _last(self) -> int:
+        """The place of the last record, or that of the last rise of stream time if it comes later."""
+        rows, time = self.changes, self.timeline
+        if not len(time.time):
+            return max(rows.rows - 1, 0)
+        ahead = rows.rows and (rows.major[-1], rows.minor[-1]) > (time.major[-1], time.minor[-1])
+        return rows.rows - 1 if ahead else rows.rows + len(time.time) - 1
 
     def _called(self, role: str, function: Callable[..., Any] | None, *arguments: Any) -> Any:
         """A call that is about no record; what it raises stops the application."""
@@ -219,8 +278,11 @@ class _Run:
         if not out.rows:
             return None
         rows = np.array(out.rows, np.int64)
-        if changes.rows:
-            major, minor = changes.major[rows], changes.minor[rows]
+        if changes.rows or len(self.timeline.time):
+            major, minor = (
+                np.append(getattr(changes, one), getattr(self.timeline, one))[rows]
+                for one in ("major", "minor")
+            )
         else:  # by the clock alone
             major = np.full(len(rows), max(self.context.stream_time, 0))
             minor = np.full(len(rows), -1)
@@ -242,113 +304,3 @@ class _Run:
 def _own(error: BaseException) -> BaseException:
     """What a processor raised; errors of its context and its stores stay what they are."""
     return error if isinstance(error, CrossStreamError) else raised(error)
-
-
-class TransformBatchesRunner(Runner):
-    """Gives the function the records of the state partition in order of arrival, some at a time."""
-
-    step: TransformBatchesStep
-
-    def finish(self) -> Emitted:
-        node: graph.TransformBatches = self.task.node(self.step.node)
-        changes = self.arrived(self.step.inputs[0])
-        if changes is None or not changes.rows:
-            return
-        own = self.task.stores(self.step.timers)
-        self.task.report.count_in(node.name, changes.rows)
-        timers = Timers(own.stream_time, self.task.batch.clock, {})
-        views = views_of(self.task, node.stores, lambda: context._now)
-        context = ProcessorContext(self.task.number, views, timers, None)
-        context._timers = None
-        for part in changes.chunks(self.task.settings.chunk_rows):
-            own.stream_time = int(running_maximum(part.ts, own.stream_time)[-1])
-            context.stream_time = context._now = own.stream_time
-            made = self._made(node, part, context)
-            if made.rows:
-                self.task.report.count_out(node.name, made.rows)
-                yield self.out(), made
-        for view in views.values():
-            view.keep()
-
-    def _made(self, node: graph.TransformBatches, part: Changes, context: ProcessorContext) -> Changes:
-        try:
-            batch = pa.RecordBatch.from_arrays(
-                [_column(part.key), _column(part.value), pa.array(part.ts, pa.int64())],
-                names=["key", "value", "timestamp"],
-            )
-            given = node.function(batch, context) if node.with_context else node.function(batch)
-            tables = [self._checked(node, one) for one in _batches(given)]
-        except BaseException as error:  # which record is at fault is not known
-            cause = error if isinstance(error, ProcessingError) else raised(error)
-            failure = Failure(part.rows - 1, cause, "function")
-            raise self.task.failures.error(node, part, failure) from failure.error.__cause__
-        return self._changes(node, part, tables)
-
-    def _checked(self, node: graph.TransformBatches, given: pa.Table) -> pa.Table:
-        names = [name for name, _ in node.columns]
-        if sorted(given.schema.names) != sorted(names):
-            raise TypeError(f"expected the columns {', '.join(names)}, got {', '.join(given.schema.names)}")
-        return given.select(names).cast(pa.schema(node.columns))
-
-    def _changes(self, node: graph.TransformBatches, part: Changes, tables: list[pa.Table]) -> Changes:
-        whole = pa.concat_tables(tables) if tables else pa.schema(node.columns).empty_table()
-        rows = whole.num_rows
-        triggers = np.full(rows, part.rows - 1)
-        if "timestamp" in whole.schema.names:
-            times = whole["timestamp"].combine_chunks()
-            ts = np.asarray(times if not isinstance(times, pa.ChunkedArray) else times.chunk(0)).astype(
-                np.int64
-            )
-            if rows and ts.min() < 0:
-                raise ProcessingError(
-                    f"the function of {node.name} returned the timestamp {ts.min()}",
-                    code="CS-507",
-                    where=self.task.failures.place(node, part, part.rows - 1),
-                    next="return milliseconds since the epoch, 0 or more",
-                )
-            if rows <= part.rows:  # one record each, so that those of different keys stay in order below
-                triggers = np.arange(part.rows - rows, part.rows)
-        else:
-            ts = np.full(rows, part.ts.max())
-        return Changes(
-            Values(node.key_type, series=_series(whole["key"])),
-            Values(node.value_type, series=_series(whole["value"])),
-            ts,
-            part.major[triggers],
-            part.minor[triggers],
-        )
-
-
-def _column(values: Values) -> pa.Array:
-    """As the declared type has it; without one, what the objects give."""
-    if values.declared() or values.expressed():
-        return values.series().to_arrow()
-    try:
-        return pa.array(values.objects())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ProcessingError(
-            f"no column of Arrow holds these values: {error}",
-            code="CS-501",
-            next='declare their type: serdes.json(Order), serdes.json({"price": pl.Float64})',
-        ) from error
-
-
-def _series(column: pa.ChunkedArray) -> pl.Series:
-    found = pl.from_arrow(column)
-    assert isinstance(found, pl.Series)
-    return found
-
-
-def _batches(given: Any) -> Iterator[pa.Table]:
-    """What the function returned: nothing, a record batch, a table, or several of them."""
-    if given is None:
-        return
-    if isinstance(given, pa.Table):
-        yield given
-    elif isinstance(given, pa.RecordBatch):
-        yield pa.Table.from_batches([given])
-    elif isinstance(given, Iterable) and not isinstance(given, str | bytes | dict):
-        for one in given:
-            yield from _batches(one)
-    else:
-        raise TypeError(f"expected a pyarrow.RecordBatch or several, got {type(given).__name__}")

@@ -28,10 +28,11 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     left, *rights = (builder.topology[name] for name in node.parents)
     flow = changes_of(builder, left)
     first = builder.earliest(flow)
-    second = max(first + 1, *(builder.earliest(builder.source_of(right)) for right in rights))
+    second = max(first + 1, *(builder.earliest_kept(right) for right in rights))
+    named = max(first + 1, *(builder.earliest(builder.source_of(right)) for right in rights))
     third = second + 1
     arrived = builder.arrive(flow, first, node)
-    tables = [builder.materialize(right, second, None) for right in rights]
+    tables = [builder.materialize(right, second, None, named) for right in rights]
     changelog, own_store = builder.emits_changelog(node), partial(builder.own_store, node)
     rows = builder.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
     asks = builder.add(Flow(inner(node.name, "asks"), first, RAW, RAW))

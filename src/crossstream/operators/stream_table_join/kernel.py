@@ -11,7 +11,7 @@ Source: semantics 2.3.1, KIP-914, KIP-923.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from crossstream.columns.order import (
     last_below,
     running_maximum_of,
 )
+from crossstream.columns.stream_time import BY_CLOCK, Timeline
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
@@ -41,14 +42,10 @@ from crossstream.tables.rows import as_stored, find_versions, headers_at, latest
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """The records that wait when a batch begins: those of the store from ``horizon`` (a timestamp) on.
-
-    ``clock``: the newest timestamp of any that ever waited, −1: none.
-    """
+    """The records that wait when a batch begins: those of the store from ``horizon`` (a timestamp) on."""
 
     view: Snapshot
     grace: int
-    clock: int
     horizon: int
     key: Serde | None
     value: Serde | None
@@ -76,43 +73,35 @@ class Buffer:
 class Departure:
     """``leaving``: the records that look now, in order, each placed at the record it leaves with.
 
-    ``staying``: which of the batch's records wait on; ``clock``, ``horizon``: after the batch.
+    ``staying``: which of the batch's records wait on; ``horizon``: after the batch.
     """
 
     leaving: Changes
     staying: np.ndarray
-    clock: int
     horizon: int
 
 
-def depart(stream: Changes, buffer: Buffer) -> Departure:
-    """Passes a batch of admitted records, in arrival order, through the buffer."""
-    grace, keyed = buffer.grace, ~stream.key.missing()
-    times = np.maximum.accumulate(np.append(buffer.clock, np.where(keyed, stream.ts, buffer.clock)))
-    before, after = times[:-1], times[1:]
-    own = np.arange(stream.rows)
-    at_once = ~keyed | (stream.ts < before - grace)
-    leaves = np.where(at_once, own, np.maximum(own, after.searchsorted(stream.ts + grace)))
-    due = buffer.due(int(times[-1]))
+def depart(stream: Changes, buffer: Buffer, timeline: Timeline) -> Departure:
+    """Passes a batch of admitted records, in arrival order, through the buffer.
+
+    A record leaves with the record that brings stream time to ``grace`` past it, in whichever state partition that is.
+    """
+    keyed, due = ~stream.key.missing(), buffer.due(timeline.last)
     together = concat_changes([due, stream]) if due.rows else stream
-    moment = np.concatenate([after.searchsorted(due.ts + grace), leaves])
-    going = np.flatnonzero(moment < stream.rows)
+    until = together.ts + buffer.grace
+    moments = timeline.with_rows(stream, until)
+    moment = moments.time.searchsorted(until)
+    own = moments.rows
+    moment[due.rows :] = np.where(keyed, np.maximum(own, moment[due.rows :]), own)
+    going = np.flatnonzero(moment < len(moments.time))
     order = going[np.lexsort((going, together.ts[going], moment[going]))]
     order = _by_key_where_tied(together, order, moment)
-    placed = moment[order]
-    leaving = replace(together.take(order), major=stream.major[placed], minor=stream.minor[placed])
-    clock = int(times[-1])
-    return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, buffer.horizon_at(clock))
-
-
-def depart_while_idle(buffer: Buffer, clock: int, major: int) -> Departure:
-    """Those that are due when the clock shows ``clock`` without a new record; ``major``: their position in time."""
-    due = buffer.due(clock)
-    order = _by_key_where_tied(due, np.argsort(due.ts, kind="stable"), np.zeros(due.rows, np.int64))
-    leaving = replace(
-        due.take(order), major=np.full(due.rows, major), minor=np.arange(-due.rows, 0, dtype=np.int64)
-    )
-    return Departure(leaving, np.empty(0, np.int64), clock, buffer.horizon_at(clock))
+    major, minor = moments.major[moment[order]], moments.minor[moment[order]]
+    # What the clock alone releases has no record to share a place with.
+    minor = np.where(minor == BY_CLOCK, np.arange(-len(order), 0), minor)
+    leaving = replace(together.take(order), major=major, minor=minor)
+    staying = np.flatnonzero(moment[due.rows :] == len(moments.time))
+    return Departure(leaving, staying, buffer.horizon_at(timeline.last))
 
 
 def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) -> np.ndarray:
@@ -160,7 +149,7 @@ class TableHistory:
 
     ``before``: its store. ``puts``: in arrival order, keys not null; of a versioned table those it accepts.
     ``looking_first``: says which records, by their `minor`, look the table up before they change it themselves.
-    ``history``: how long versions are kept, ms, None: no versions. ``stream_time``: of the versions before the batch.
+    ``history``: how long versions are kept, ms, None: no versions. ``timeline``: stream time of the versions.
     """
 
     before: Snapshot
@@ -168,7 +157,7 @@ class TableHistory:
     serde: Serde | None
     looking_first: Callable[[np.ndarray], np.ndarray]
     history: int | None = None
-    stream_time: int = -1
+    timeline: Timeline = field(default_factory=lambda: Timeline(-1))
 
     def puts_before(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
         """For each position in time the number of puts that a record there comes after."""
@@ -353,8 +342,8 @@ def _forgotten(
     Story: history 10, versions of a key at 10 and 20. A record at 15 sees the one of 10, until a put at 31, of any
     key, has come: what was replaced before 21 is forgotten, and the record sees none. The newest version stays.
     """
-    times = np.maximum.accumulate(np.append(table.stream_time, table.puts.ts))
-    old = np.flatnonzero(sight.records.ts < times[before] - history)
+    times = table.timeline.at(sight.records, or_with=~table.looking_first(sight.records.minor))
+    old = np.flatnonzero(sight.records.ts < times - history)
     if not len(old):
         return old
     group = sight.group[old]

@@ -16,8 +16,10 @@ def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
     The join reads what the table is kept from: every change, where the step that keeps it emits the last.
     """
     stream, table = builder.flow(node.parents[0]), builder.topology[node.parents[1]]
-    number = max(builder.earliest(stream), builder.earliest(builder.source_of(table)))
-    kept = builder.materialize(table, number, None)
+    earliest = builder.earliest if node.grace is None else builder.earliest_timed
+    number = max(earliest(stream), builder.earliest_kept(table))
+    named = max(map(builder.earliest, (stream, builder.source_of(table))))
+    kept = builder.materialize(table, number, None, named)
     store = builder.stores[kept.store]
     wanted = replace(stream, key=store.key, value=node.stream_value or stream.value)
     arrived = builder.arrive(wanted, number, node)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.stream_time import Timeline, counting
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.stream_table_join.kernel import (
@@ -13,7 +14,6 @@ from crossstream.operators.stream_table_join.kernel import (
     TableHistory,
     admit,
     depart,
-    depart_while_idle,
     join_stream_table,
     waiting_rows,
 )
@@ -34,14 +34,13 @@ class StreamTableJoinRunner(Runner):
         records, puts = self.step.inputs
         stream = self.arrived(records)
         table = stream if puts == records else self.arrived(puts)
-        if stream is None or not stream.rows:
-            looking = self._due_while_idle(table)
-        else:
+        looking = None
+        if stream is not None and stream.rows:
             self.task.report.count_in(node.name, stream.rows)
             looking, dropped = admit(node.kind, stream, self.step.refusal)
             self.task.report.count_dropped(node.name, dropped)
-            if self.step.buffer is not None and looking.rows:
-                looking = self._leaving(looking, self.step.buffer)
+        if self.step.buffer is not None:
+            looking = self._leaving(looking, self.step.buffer, table)
         if looking is not None and looking.rows:
             history, asked, bits = self._table(table), Asked(), self.task.batch.bits
             joined = join_stream_table(
@@ -61,7 +60,9 @@ class StreamTableJoinRunner(Runner):
         if puts is None:
             puts = no_changes(definition.key, definition.value)
         puts = puts.where(~puts.key.missing())
+        timeline = Timeline(store.began)
         if definition.history is not None:
+            timeline = store.versions_pass(puts)
             puts = store.taken(puts, self.task.batch.bits).changes
         return TableHistory(
             store.before(),
@@ -69,40 +70,40 @@ class StreamTableJoinRunner(Runner):
             definition.value,
             partial(self.task.batch.came_from, self.step.looking_first),
             definition.history,
-            store.began,
+            timeline,
         )
 
-    def _due_while_idle(self, table: Changes | None) -> Changes | None:
-        """Waiting records that look now, for no input came for the configured time; they see all puts of the batch."""
-        if self.step.buffer is None:
-            return None
-        store = self.task.stores(self.step.buffer)
-        now = store.moment(self.task.batch.silence)
-        if now is None:
-            return None
-        last = now if table is None or not table.rows else max(now, int(table.major.max()) + 1)
-        departure = depart_while_idle(self._buffer(store), now, last)
-        store.stream_time, store.horizon = departure.clock, departure.horizon
-        return departure.leaving
+    def _leaving(self, stream: Changes | None, name: str, table: Changes | None) -> Changes | None:
+        """The records that look now; the others go into the buffer. None: none do, and stream time stands still.
 
-    def _buffer(self, store: OpenStore) -> Buffer:
+        Where no record came for the configured time, those that leave see all that the batch puts into the ``table``.
+        """
+        store, silence = self.task.stores(name), self.task.batch.silence
         definition = store.definition
         assert definition.history is not None
-        return Buffer(
-            store.view, definition.history, store.stream_time, store.horizon, definition.key, definition.value
-        )
-
-    def _leaving(self, stream: Changes, name: str) -> Changes:
-        """The records that look now; the others go into the buffer."""
-        store, bits = self.task.stores(name), self.task.batch.bits
-        definition = store.definition
-        store.heard(self.task.batch.silence)
+        if stream is None:
+            stream = no_changes(definition.key, definition.value)
         stream = self.as_stored(replace(stream, old=None, extra={}), definition.value)
-        departure = depart(stream, self._buffer(store))
-        store.stream_time, store.horizon = departure.clock, departure.horizon
+        timeline = store.passes(counting(stream, "whole"))
+        if timeline.moved:
+            store.heard(silence)
+        else:
+            since = -1 if table is None or not table.rows else int(table.major.max()) + 1
+            timeline = timeline.by_clock(store.moment(silence), since)
+        grace, looking = definition.history, None
+        if stream.rows or len(timeline.time):
+            looking = self._passed(stream, timeline, store, grace)
+        held_up = timeline.newest > timeline.last
+        waiting = store.view.live_between(store.horizon, timeline.newest - grace) if held_up else {"h": ()}
+        self.waits(len(waiting["h"]))
+        return looking
+
+    def _passed(self, stream: Changes, timeline: Timeline, store: OpenStore, grace: int) -> Changes:
+        definition, batch = store.definition, self.task.batch
+        buffer = Buffer(store.view, grace, store.horizon, definition.key, definition.value)
+        departure = depart(stream, buffer, timeline)
+        store.stream_time, store.horizon = timeline.last, departure.horizon
         staying = stream.take(departure.staying)
         if staying.rows:
-            store.view.put(
-                waiting_rows(staying, departure.staying, self.task.batch.id, definition.value, bits)
-            )
+            store.view.put(waiting_rows(staying, departure.staying, batch.id, definition.value, batch.bits))
         return departure.leaving

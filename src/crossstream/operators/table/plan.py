@@ -15,7 +15,7 @@ def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: 
     row_wise = any(child.derives_rows for child in builder.topology.children(node.name))
     wanted = named or row_wise or node.name in builder.wants_old or bool(node.parents)
     if wanted and not is_kept_below(builder, node):
-        step = builder.materialize(node, builder.earliest(raw), None)
+        step = builder.materialize(node, builder.earliest_kept(node, raw), None, builder.earliest(raw))
         builder.changes[node.name] = builder.changes_of(step)
     else:
         builder.changes[node.name] = raw

@@ -36,6 +36,7 @@ class MaterializeRunner(Runner):
         if self.step.latest:
             changes = self.latest_only(changes)
         if changes is None:
+            self._pass_time()
             return
         if self.step.null_key_reason:
             self.task.report.count_in(self.step.node, changes.rows)
@@ -54,7 +55,7 @@ class MaterializeRunner(Runner):
             )
         else:
             taken = store.taken(plain, self.task.batch.bits)
-            store.stream_time = taken.stream_time
+            store.stream_time = store.versions_pass(plain).last
             if self.step.counts:
                 self.task.report.count_dropped(self.step.node, {"expired-version": taken.refused})
             net = upsert_versions(
@@ -68,6 +69,12 @@ class MaterializeRunner(Runner):
             yield self.out(), net.changes
         if self.step.changelog is not None and net.changelog is not None and net.changelog.rows:
             yield self.step.changelog, net.changelog
+
+    def _pass_time(self) -> None:
+        """Stream time of versions also moves with rows that other state partitions get."""
+        if self.task.plan.stores[self.step.store].history is not None:
+            store = self.task.stores(self.step.store)
+            store.stream_time = store.versions_pass(None).last
 
 
 class OrderRunner(Runner):

@@ -9,8 +9,9 @@ from crossstream.planning.steps import TableJoinStep
 
 def plan_table_join(builder: PlanBuilder, node: TableJoin) -> None:
     left, right = (builder.topology[name] for name in node.parents)
-    number = max(builder.earliest(builder.source_of(left)), builder.earliest(builder.source_of(right)))
-    sides = [builder.materialize(side, number, None) for side in (left, right)]
+    number = max(map(builder.earliest_kept, (left, right)))
+    named = max(map(builder.earliest, map(builder.source_of, (left, right))))
+    sides = [builder.materialize(side, number, None, named) for side in (left, right)]
     out = builder.flow_of(node, node.name, number, True)
     old, changelog = node.name in builder.wants_old, builder.emits_changelog(node)
     builder.steps.append(

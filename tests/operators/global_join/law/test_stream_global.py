@@ -65,7 +65,7 @@ def check_same_records(case: Case, way: Way) -> None:
     """M after every batch, with headers and drops: nothing brings the records of several source partitions together."""
     ran = run_engine(case, way)
     ends = way.ends(len(case["inputs"]))
-    expected = run(as_taken(case, way), way.partition_of)
+    expected = run(as_taken(case, way))
     for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
         assert_same_records(got, want)
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from tests.laws.effort import law
-from tests.laws.engine import Way, as_taken, ways
+from tests.laws.engine import Way, as_taken, ways, with_one_time
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case
 from tests.operators.star_join.law.test_join_many import (
@@ -101,9 +101,10 @@ def check(case: Case, way: Way, name: str, **how: Any) -> None:
     case = {**case, "rights": [right for right in case["rights"] if right.side != "left"]}
     if name == "demanding":
         case = without_nulls(case)
+    way = with_one_time(case, way)
     ran = run_driver(build(case, way, KINDS[name]), case, way, left=Rows(), **how)
     check_in_batches(case, way, ran)
-    expected = run_reference(as_taken(case, way), way.partition_of).dropped
+    expected = run_reference(as_taken(case, way)).dropped
     assert ran.dropped == expected.total(), (ran.reasons, expected)
 
 

@@ -25,13 +25,14 @@ from tests.laws.engine import (
     rows_of,
     ways,
     with_headers_of,
+    with_one_time,
 )
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import HISTORIES, VALUES, Case, keys, records, with_headers
 from tests.reference import Output, Result, fold
 from tests.reference.chain import SIDES, headers_of
 from tests.reference.join_many import JoinMany
-from tests.reference.records import Change, PartitionOf, Record
+from tests.reference.records import Change, Record
 from tests.reference.tables import TableSource, make_table
 
 TEXT = serdes.string()
@@ -145,11 +146,9 @@ def run_driver(
     return Ran(outputs, store, metrics["dropped-records-total"], metrics["dropped"])
 
 
-def run_reference(case: Case, partition_of: PartitionOf) -> Result:
+def run_reference(case: Case) -> Result:
     dropped: Counter[str] = Counter()
-    sources = {
-        side: TableSource(make_table(case["histories"][side], partition_of), dropped) for side in SIDES
-    }
+    sources = {side: TableSource(make_table(case["histories"][side]), dropped) for side in SIDES}
     rights = {right.name: ((lambda key, row, of=right.of: of(row)), right.side) for right in case["rights"]}
     join = JoinMany(case["type"], joined, dict(sorted(rights.items())), dropped)
     used = {"left", *(side for _, side in rights.values())}
@@ -167,7 +166,7 @@ def run_reference(case: Case, partition_of: PartitionOf) -> Result:
 
 
 def check_in_batches(case: Case, way: Way, ran: Ran) -> None:
-    expected = run_reference(as_taken(case, way), way.partition_of)
+    expected = run_reference(as_taken(case, way))
     assert_same_tables(way.ends(len(case["inputs"])), ran, expected)
 
 
@@ -188,13 +187,15 @@ BEHIND_ITSELF: Case = {
 @example(BEHIND_ITSELF, Way())
 def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
     case = {**case, "inputs": with_headers(case["inputs"])}
-    ran, expected = run_driver(build(case, way), case, way), run_reference(case, way.partition_of)
+    way = with_one_time(case, way)
+    ran, expected = run_driver(build(case, way), case, way), run_reference(case)
     assert_same_tables_by_record(case["inputs"], ran, expected)
 
 
 @law
 @given(many_cases(), ways())
 def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
+    way = with_one_time(case, way)
     check_in_batches(case, way, run_driver(build(case, way), case, way))
 
 
@@ -215,10 +216,10 @@ def test_every_change_is_there_with_other_numbers_of_partitions_between_batches(
 
 
 def check_every_change(case: Case, way: Way, **how: Any) -> None:
-    case = {**case, "inputs": with_headers(case["inputs"])}
+    case, way = {**case, "inputs": with_headers(case["inputs"])}, with_one_time(case, way)
     ran = run_driver(build(case, way, streamed=True), case, way, **how)
     taken, ends = as_taken(case, way), way.ends(len(case["inputs"]))
-    expected = run_reference(taken, way.partition_of)
+    expected = run_reference(taken)
     wanted = with_headers_of(taken["inputs"], expected)
     assert_same_by_input(per_batch(ran.outputs, ends), per_batch(wanted, ends))
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
@@ -228,12 +229,14 @@ def check_every_change(case: Case, way: Way, **how: Any) -> None:
 @cases(0.3)
 @given(many_cases(max_size=60), ways())
 def test_many_rows_in_a_batch_do_not_change_the_table(case: Case, way: Way) -> None:
+    way = with_one_time(case, way)
     check_in_batches(case, way, run_driver(build(case, way), case, way))
 
 
 @law
 @given(many_cases(versioned=False), ways(functions=["expressions"]))
 def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
+    way = with_one_time(case, way)
     check_in_batches(case, way, run_driver(build(case, way), case, way))
 
 
@@ -243,6 +246,7 @@ def test_other_numbers_of_partitions_between_batches_do_not_change_the_table(
     case: Case, way: Way, numbers: list[int]
 ) -> None:
     """What is derived is made again in the first batch after; the topics keep their partitions."""
+    way = with_one_time(case, way)
     check_in_batches(case, way, run_driver(build(case, way), case, way, rescaling(numbers)))
 
 
