@@ -6,5 +6,6 @@ drawing     random cases
 operators   random operators
 building    a graph as a topology
 meaning     what a graph means, record by record, in plain Python
+kafka       cases for Kafka's own driver, and how its results are compared with ours
 running     a case through the driver, and how results are compared
 """

@@ -112,7 +112,12 @@ def _merge(d: Drawing) -> Step | None:
     if one is None:
         return None
     kind = d.kinds[one]
-    other = d.other(lambda k: is_stream(k) and (k.value, k.key, k.size) == (kind.value, kind.key, kind.size))
+
+    def fits(k: Kind) -> bool:
+        own = k.own and kind.own and k.typed and kind.typed  # whether these are the same is not known
+        return is_stream(k) and (k.value, k.key, k.size) == (kind.value, kind.key, kind.size) and not own
+
+    other = d.other(fits)
     return None if other is None or other == one else Step("merge", (one, other))
 
 
@@ -297,6 +302,11 @@ def _join_many(d: Drawing) -> Step | None:
     return Step("many", (one, *others), fn, d.form("call", "expr"), d.coin(0.3), d.coin(0.3), by=by)  # type: ignore[arg-type]
 
 
+MEETING: list[tuple[Draw, float]] = [
+    (one, 1.0)
+    for one in (_join_streams, _join_streams, _join_tables, _foreign_key, _join_table, _merge, _cogroup)
+]
+"""Operators of two streams or tables."""
 OPERATORS: list[tuple[Draw, float]] = [
     *[(_filter, 1.0)] * 3,
     (_map_values, 1.0),
