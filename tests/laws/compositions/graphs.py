@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 from tests.laws.compositions.functions import MAPPERS, ValueKind
 
-Form = Literal["call", "expr", "field", "annotated", "keep-left", "keep-right"]
-"""``annotated``: a callable that declares its result; ``keep-…``: no joiner, fields of both sides from this one."""
+Form = Literal["call", "expr", "field", "annotated", "keep-left", "keep-right", "prefixed"]
+"""``annotated``: a callable that declares its result; ``keep-…``: no joiner, fields of both sides from this one;
+``prefixed``: no joiner, the right side's fields renamed, and a mapper that makes of all what a joiner makes."""
 EITHER = ("right", "outer")
 """Foreign-key joins that have rows of the right table, too."""
 SOURCES = ("stream", "table", "global")
+WITHOUT_JOINER = ("keep-left", "keep-right", "prefixed")
 BY_KEY = ("repartition", "deduplicate", "process", "process_values", "to_table", "aggregate", "join")
 
 
@@ -316,7 +318,7 @@ def _aggregate(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 def _join(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     left, right = parents
     both = left.typed and right.typed
-    typed = step.form in ("expr", "annotated") or (step.form in ("keep-left", "keep-right") and both)
+    typed = step.form in ("expr", "annotated") or (step.form in WITHOUT_JOINER and both)
     base = replace(
         base,
         value="row",

@@ -26,9 +26,10 @@ from random import Random
 from typing import Any
 
 from tests.laws.compositions.drawing import Drawing, records
-from tests.laws.compositions.graphs import EITHER, Case, Graph, Kind, Step, Way, kind_of, kinds_of
+from tests.laws.compositions.graphs import EITHER, Case, Kind, Step, Way, kind_of, kinds_of
 from tests.laws.compositions.operators import MEETING, OPERATORS
 from tests.laws.compositions.running import by_key, fold, run
+from tests.laws.compositions.several import ways_of
 
 UNKNOWN = ("deduplicate", "many", "view")
 ONE_BY_ONE = Way(each=True)
@@ -90,38 +91,6 @@ def in_kafka(step: Step, parents: Sequence[Kind]) -> bool:
     if step.op == "join" and step.fn != "inner" and parents[1].shape == "stream":
         return False
     return len(parents) < 2 or not parents[0].sources & parents[1].sources
-
-
-def ways_of(graph: Graph) -> tuple[list[bool], list[bool]]:
-    """Of each step: whether one record makes several records or changes; whether several of one row of a table."""
-    kinds = kinds_of(graph)
-    several: list[bool] = []
-    merged: list[bool] = []
-    for number, step in enumerate(graph):
-        from_several = any(several[parent] for parent in step.parents)
-        by_key = step.op in ("to_table", "aggregate") and from_several
-        inherited = step.fn != "closes" and any(merged[parent] for parent in step.parents)
-        merged.append(by_key or inherited or repeats_left_out(graph, number))
-        several.append(
-            from_several or makes_several(step, kinds[number], [kinds[one] for one in step.parents])
-        )
-    return several, merged
-
-
-def repeats_left_out(graph: Graph, number: int) -> bool:
-    """Whether it makes windows that one record may change twice, and operators on tables read it."""
-    step, children = graph[number], [one for one in graph if number in one.parents]
-    windowed = step.windows is not None and step.windows.kind in ("session", "sliding")
-    return windowed and any(one.op != "to_stream" for one in children)
-
-
-def makes_several(step: Step, kind: Kind, parents: Sequence[Kind]) -> bool:
-    """Whether one record or change may make several, of whatever keys."""
-    if step.op == "join":
-        return parents[-1].shape == kind.shape == "stream"
-    if step.op == "aggregate":
-        return step.windows is not None or parents[0].shape == "table"
-    return step.op in ("flat_map", "flat_map_values", "suppress", "fk")
 
 
 def request(case: Case) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def may_fail(step: Step, parents: Sequence[Kind]) -> bool:
         return step.form == "call" and (of_table or shapes in (["stream", "table"], ["stream", "global"]))
     if step.op == "aggregate":
         return step.fn in ("aggregate", "cogroup") or (step.fn == "reduce" and shapes[0] == "stream")
-    if step.form != "call" or step.op not in FAILING:
+    expressed = step.form == "expr" and step.op in ("filter", "filter_not", "map_values")
+    if step.op not in FAILING or not (step.form == "call" or expressed):
         return False
     return shapes[0] == "stream" or step.store  # without a store, groups below do not know the row that stays
 
@@ -214,7 +215,7 @@ def _aggregate_table(d: Drawing) -> Step | None:
 def _join_form(d: Drawing, one: int, other: int) -> Any:
     """Without a joiner, both sides have fields."""
     rows = d.kinds[one].value == d.kinds[other].value == "row"
-    kept = ["keep-left", "keep-right"] if rows and d.coin(0.4) else []
+    kept = ["keep-left", "keep-right", "prefixed", "prefixed"] if rows and d.coin(0.4) else []
     return d.form("call", "expr", "expr", "annotated", *kept)
 
 
@@ -266,7 +267,7 @@ def _view(d: Drawing) -> Step | None:
     one, other = (d.other(lambda kind: kind.shape == "global") for _ in range(2))
     if one is None or other is None:
         return None
-    form = _join_form(d, one, other)
+    form = _join_form(d, one, other).replace("prefixed", "keep-left")  # a view has no map_values
     return Step("view", (one, other), d.rng.choice(["inner", "left"]), form, by=_key_form(d, one))
 
 
