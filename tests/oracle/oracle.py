@@ -4,8 +4,8 @@
         oracle.run(case)  # {"expected": [[{"key", "value", "ts"}, …] per input], "table": […], "dropped": 3}
 
 A *case* is a dict in the format of `tests/conformance/vectors/README.md`; only ``operator``, ``type``,
-``params``, ``joins`` and ``inputs`` are looked at. Every case runs in a driver of its own: record caches off,
-emit throttles off, one partition. One JVM answers all of them.
+``params``, ``joins``, ``graph`` and ``inputs`` are looked at. Every case runs in a driver of its own: record caches
+off, emit throttles off, one partition. One JVM answers all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.peers.java import JavaProgram, java
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = JavaProgram(HERE, "oracle")
-FIELDS = ("operator", "type", "params", "joins", "inputs")
+FIELDS = ("operator", "type", "params", "joins", "graph", "inputs")
 # A small heap, no waiting for the optimising compiler: a session is seconds long.
 JVM_OPTIONS = (
     "-Xmx512m",

@@ -81,6 +81,37 @@ FOUND = {
         ),
         (Item(0, "a", 8, 53), Item(0, "a", 1, 38)),
     ),
+    "means of means are rounded once": Case(
+        (
+            NUMBERS,
+            Step("aggregate", (0,), "agg", windows=Windows("session", 4), columns=("min", "first", "mean")),
+            Step("aggregate", (1,), "agg", by="s", columns=("approx", "set", "mean")),
+        ),
+        tuple(
+            Item(0, key, n, ts)
+            for key, n, ts in [("b", 1, 8), ("b", 6, 8), ("b", 3, 11), ("a", 7, 12), ("a", 9, 26)]
+        ),
+    ),
+    "one record changes two rows of a group, and a filter fails on both together": Case(
+        (
+            Step("table", fn="int"),
+            Step("many", (0, 0, 0), "inner", by="expr"),
+            Step("map_values", (1,), "more"),
+            Step("map_values", (2,), "more"),
+            Step("aggregate", (3,), "aggregate", by="s"),
+            Step("filter", (4,), "n odd", store=True, fails=True),
+        ),
+        (Item(0, "c", 7, 3), Item(0, "a", 5, 6)),
+        Way(each=True),
+    ),
+    "an expression of a stream fails on one record, and is skipped for it": Case(
+        (Step("stream", fn="row", declared=True), Step("map_values", (0,), "more", "expr", fails=True)),
+        (Item(0, "a", row(3, "a"), 1), Item(0, "a", row(4, "a"), 2), Item(0, "b", row(5, "a"), 3)),
+    ),
+    "both sides' fields are kept, where one side is missing": Case(
+        (ROWS, ROWS, Step("join", (0, 1), "outer", "prefixed", within=3)),
+        (Item(0, "a", row(1, "a", 0.5), 1), Item(1, "b", row(2, "b"), 2), Item(0, "c", row(3), 50)),
+    ),
     "windows in a named store are joined": found(
         ROWS,
         Step("aggregate", (0,), "count", store=True, windows=Windows("sliding")),

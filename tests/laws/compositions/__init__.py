@@ -6,5 +6,7 @@ drawing     random cases
 operators   random operators
 building    a graph as a topology
 meaning     what a graph means, record by record, in plain Python
+several     where one record makes several records or changes
+kafka       cases for Kafka's own driver, and how its results are compared with ours
 running     a case through the driver, and how results are compared
 """

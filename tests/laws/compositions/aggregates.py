@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,8 +76,8 @@ def aggregated(chosen: Sequence[str], values: Sequence[Value]) -> dict[str, Any]
         "first": lambda: s[0] if s else None,
     }
     of_x: dict[str, Callable[[], Any]] = {
-        "mean": lambda: sum(there) / len(there) if there else None,
-        "sum": lambda: sum(there) if there else None,
+        "mean": lambda: math.fsum(there) / len(there) if there else None,
+        "sum": lambda: math.fsum(there) if there else None,
         "max": lambda: max(there, default=None),
         "min": lambda: min(there, default=None),
         "distinct": lambda: float(len(set(there))),

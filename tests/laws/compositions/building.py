@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -98,6 +99,8 @@ class Building:
         """The arguments of a join that say what it makes."""
         if step.form in f.JOINERS:
             return {"joiner": f.JOINERS[step.form]} if self.plain else {"on_merge": step.form}
+        if step.form == "prefixed" and not self.plain:
+            return {"on_merge": cs.prefixed(f.RIGHT)}
         if step.form == "annotated" and not self.plain:
             return {"joiner": f.annotated_join}
         expressed = step.form == "expr" and not self.plain and left.typed and right.typed
@@ -126,6 +129,7 @@ class Building:
         (kind,) = kinds
         call, make = f.PREDICATES[step.fn]
         call, nulls = f.failing(call, step.fails), kind.nulls
+        make = f.refusing(make, step.fails)
         negated = step.op == "filter_not"
         predicate = self.either(
             step.form,
@@ -141,7 +145,7 @@ class Building:
     def _map_values(self, number: int, step: Step, kinds: list[Kind], parent: Any) -> Any:
         (kind,) = kinds
         _, call, make = f.MAPPERS[step.fn]
-        call = f.failing(call, step.fails)
+        call, make = f.failing(call, step.fails), f.refusing(make, step.fails)
         call = f.with_nulls(call) if kind.nulls else call
         if step.form == "annotated" and not self.plain:
             call = f.annotated(call, self.kinds[number].value)
@@ -303,7 +307,19 @@ class Building:
 
     # joins
 
+    def united(self, joined: Any, number: int, step: Step, kinds: list[Kind]) -> Any:
+        """What a joiner makes, of both sides' fields."""
+        mapper = f.uniting() if all(kind.typed for kind in kinds) else f.united
+        return joined.map_values(mapper, **(self.kept(number, step) if kinds[0].shape == "table" else {}))
+
     def _join(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
+        if step.form == "prefixed" and not self.plain:
+            unnamed = replace(step, store=False, declared=False)
+            made = self.join_of(number, unnamed, kinds, left, right)
+            return self.united(made, number, step, kinds)
+        return self.join_of(number, step, kinds, left, right)
+
+    def join_of(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
         method = getattr(left, _JOINS[step.fn])
         joiner = self.joiner(step, *kinds)
         if kinds[0].shape == "table":
@@ -318,6 +334,12 @@ class Building:
         return method(right, windows=near, stream_joined=option, **joiner)
 
     def _fk(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
+        if step.form == "prefixed" and not self.plain:
+            unnamed = replace(step, store=False, declared=False)
+            return self.united(self.fk_of(number, unnamed, kinds, left, right), number, step, kinds)
+        return self.fk_of(number, step, kinds, left, right)
+
+    def fk_of(self, number: int, step: Step, kinds: list[Kind], left: Any, right: Any) -> Any:
         by, keyed = (
             self.selector(step.by, kinds[0]),
             {"keyed_by": cs.LeftOrRight} if step.fn in EITHER else {},

@@ -95,6 +95,10 @@ def _record(rng: Random, keys: Sequence[str], number: int, graph: Graph, kind: K
 class Drawing:
     """One random graph, step by step; each step reads what is there, more often what was made last."""
 
+    counts: tuple[int, ...] = (1, 1, 1, 2, 3)
+    """How many sources there may be."""
+    operators = OPERATORS
+
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.steps: list[Step] = []
@@ -103,7 +107,7 @@ class Drawing:
         self.failing = self.coin(FAILING)
 
     def graph(self) -> Graph:
-        for _ in range(self.rng.choice([1, 1, 1, 2, 3])):
+        for _ in range(self.rng.choice(self.counts)):
             self.add(self.source())
         for _ in range(self.rng.randint(1, 8)):
             self.add(self.operator())
@@ -129,7 +133,7 @@ class Drawing:
     def operator(self) -> Step | None:
         """One that fits what is there; None where none of some tries did."""
         for _ in range(12):
-            draw, weight = self.rng.choice(OPERATORS)
+            draw, weight = self.rng.choice(self.operators)
             step = draw(self) if self.coin(weight) else None
             if step is not None and self.allowed(step):
                 return step

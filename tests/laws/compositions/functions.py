@@ -154,6 +154,16 @@ def failing(call: Callable[..., Any], fails: bool) -> Callable[..., Any]:
     return raising if fails else call
 
 
+def refusing(make: Callable[..., pl.Expr], fails: bool) -> Callable[..., pl.Expr]:
+    """As `failing`, of an expression: a text that is not a number is cast to one."""
+
+    def raising(n: pl.Expr, s: pl.Expr, x: pl.Expr) -> pl.Expr:
+        checked = pl.when(n % 4 == 0).then(pl.lit("refused")).otherwise(pl.lit("1")).cast(pl.Int64)
+        return pl.when(checked == 1).then(make(n, s, x))
+
+    return raising if fails else make
+
+
 class Refused(Exception):
     """What `failing` raises."""
 
@@ -188,6 +198,23 @@ def kept_right(left: Value | None, right: Value | None) -> Any:
 
 JOINERS = {"keep-left": kept_left, "keep-right": kept_right}
 """By the form of a join, where it is not `joined`."""
+
+
+RIGHT = "right_"
+"""The prefix of the right side's fields, where both sides' are kept."""
+
+
+def united(value: dict[str, Any]) -> dict[str, Any]:
+    """What `joined` makes, of the fields of both sides in one row. A side that is missing may have left none."""
+    n, s, x = (value.get(name) for name in ("n", "s", "x"))
+    n2, s2, x2 = (value.get(RIGHT + name) for name in ("n", "s", "x"))
+    return row((n or 0) + (n2 or 0), s2 if s is None else s, x2 if x is None else x)
+
+
+def uniting() -> pl.Expr:
+    n, s, x = (pl.col(name) for name in ("n", "s", "x"))
+    n2, s2, x2 = (pl.col(RIGHT + name) for name in ("n", "s", "x"))
+    return _struct(n.fill_null(0) + n2.fill_null(0), pl.coalesce(s, s2), pl.coalesce(x, x2))
 
 
 def joined_many(left: Value, others: dict[str, Value | None]) -> dict[str, Any]:

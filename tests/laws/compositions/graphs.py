@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 from tests.laws.compositions.functions import MAPPERS, ValueKind
 
-Form = Literal["call", "expr", "field", "annotated", "keep-left", "keep-right"]
-"""``annotated``: a callable that declares its result; ``keep-…``: no joiner, fields of both sides from this one."""
+Form = Literal["call", "expr", "field", "annotated", "keep-left", "keep-right", "prefixed"]
+"""``annotated``: a callable that declares its result; ``keep-…``: no joiner, fields of both sides from this one;
+``prefixed``: no joiner, the right side's fields renamed, and a mapper that makes of all what a joiner makes."""
 EITHER = ("right", "outer")
 """Foreign-key joins that have rows of the right table, too."""
 SOURCES = ("stream", "table", "global")
+WITHOUT_JOINER = ("keep-left", "keep-right", "prefixed")
 BY_KEY = ("repartition", "deduplicate", "process", "process_values", "to_table", "aggregate", "join")
 
 
@@ -124,7 +126,8 @@ class Kind:
     """What a step makes. ``key``: "text", "either" (`LeftOrRight`), or the kind of windows, whose ``size`` is part
     of the serde.
 
-    ``typed``: the type of the values is declared. ``nulls``, ``open``: there may be null values, null keys. ``placed``:
+    ``typed``: the type of the values is declared. ``own``: in another way than for others, so that a merge with these
+    forgets it. ``nulls``, ``open``: there may be null values, null keys. ``placed``:
     the serde of the keys is known. ``final``: a table each row of which comes out once. ``versions``: a table that
     keeps them. ``sources``: those above. ``crossing``: one record comes to it on several ways, so that their order
     counts. ``mixed``: records of several topics or state partitions, which have no order among them before an operator
@@ -136,6 +139,7 @@ class Kind:
     key: str = "text"
     size: int = 0
     typed: bool = False
+    own: bool = False
     nulls: bool = False
     open: bool = False
     placed: bool = True
@@ -206,7 +210,8 @@ def _map_values(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     versions = step.history is not None or (parents[0].versions and not step.store)
     final = parents[0].final and step.fn != "some"
     nulls = base.shape == "stream" and (base.nulls or step.fn == "some")
-    return replace(base, value=value, typed=typed, versions=versions, nulls=nulls, final=final)
+    own = step.form == "annotated" or (step.form == "expr" and value == "int")
+    return replace(base, value=value, typed=typed, own=own, versions=versions, nulls=nulls, final=final)
 
 
 def _loosened(base: Kind, parents: Sequence[Kind]) -> Kind:
@@ -234,7 +239,7 @@ def _merge(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     one, other = parents
     return replace(
         _loosened(base, parents),
-        typed=one.typed and other.typed,
+        typed=one.typed and other.typed and one.own == other.own,
         nulls=one.nulls or other.nulls,
         open=one.open or other.open,
         placed=one.placed and other.placed,
@@ -247,11 +252,11 @@ def _branch(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 
 
 def _transform(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
-    return replace(_loosened(base, parents), value="row", typed=True, placed=False)
+    return replace(_loosened(base, parents), value="row", typed=True, own=False, placed=False)
 
 
 def _repartition(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
-    return replace(base, placed=True, typed=base.typed or step.declared)
+    return replace(base, placed=True, typed=base.typed or step.declared, own=base.own and base.typed)
 
 
 def _process(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
@@ -266,6 +271,7 @@ def _to_table(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
         base,
         shape="table",
         typed=base.typed or step.declared,
+        own=base.own and base.typed,
         versions=step.history is not None,
         nulls=False,
         open=False,
@@ -300,6 +306,7 @@ def _aggregate(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
         shape="table",
         value=value,
         typed=typed,
+        own=step.fn == "reduce" and kept and base.own,
         nulls=False,
         open=False,
         placed=True,
@@ -316,9 +323,13 @@ def _aggregate(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 def _join(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
     left, right = parents
     both = left.typed and right.typed
-    typed = step.form in ("expr", "annotated") or (step.form in ("keep-left", "keep-right") and both)
+    typed = step.form in ("expr", "annotated") or (step.form in WITHOUT_JOINER and both)
     base = replace(
-        base, value="row", typed=typed or (base.shape == "table" and step.declared), versions=False
+        base,
+        value="row",
+        typed=typed or (base.shape == "table" and step.declared),
+        own=step.form == "annotated" or (step.form in ("keep-left", "keep-right") and left.own),
+        versions=False,
     )
     if base.shape == "table":
         return replace(base, key="either") if step.op == "fk" and step.fn in EITHER else base
@@ -330,7 +341,7 @@ def _join(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
 
 
 def _many(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:
-    return replace(base, value="row", versions=False, typed=step.form == "expr" or step.declared)
+    return replace(base, value="row", versions=False, typed=step.form == "expr" or step.declared, own=False)
 
 
 def _view(step: Step, base: Kind, parents: Sequence[Kind]) -> Kind:

@@ -26,7 +26,8 @@ def may_fail(step: Step, parents: Sequence[Kind]) -> bool:
         return step.form == "call" and clear
     if step.op == "aggregate":
         return step.fn in ("aggregate", "cogroup") or (step.fn == "reduce" and shapes[0] == "stream")
-    return step.form == "call" and step.op in FAILING
+    expressed = step.form == "expr" and step.op in ("filter", "filter_not", "map_values")
+    return step.op in FAILING and (step.form == "call" or expressed)
 
 
 def is_stream(kind: Kind) -> bool:
@@ -110,7 +111,12 @@ def _merge(d: Drawing) -> Step | None:
     if one is None:
         return None
     kind = d.kinds[one]
-    other = d.other(lambda k: is_stream(k) and (k.value, k.key, k.size) == (kind.value, kind.key, kind.size))
+
+    def fits(k: Kind) -> bool:
+        own = k.own and kind.own and k.typed and kind.typed  # whether these are the same is not known
+        return is_stream(k) and (k.value, k.key, k.size) == (kind.value, kind.key, kind.size) and not own
+
+    other = d.other(fits)
     return None if other is None or other == one else Step("merge", (one, other))
 
 
@@ -207,7 +213,7 @@ def _aggregate_table(d: Drawing) -> Step | None:
 def _join_form(d: Drawing, one: int, other: int) -> Any:
     """Without a joiner, both sides have fields."""
     rows = d.kinds[one].value == d.kinds[other].value == "row"
-    kept = ["keep-left", "keep-right"] if rows and d.coin(0.4) else []
+    kept = ["keep-left", "keep-right", "prefixed", "prefixed"] if rows and d.coin(0.4) else []
     return d.form("call", "expr", "expr", "annotated", *kept)
 
 
@@ -259,7 +265,7 @@ def _view(d: Drawing) -> Step | None:
     one, other = (d.other(lambda kind: kind.shape == "global") for _ in range(2))
     if one is None or other is None:
         return None
-    form = _join_form(d, one, other)
+    form = _join_form(d, one, other).replace("prefixed", "keep-left")  # a view has no map_values
     return Step("view", (one, other), d.rng.choice(["inner", "left"]), form, by=_key_form(d, one))
 
 
@@ -295,6 +301,11 @@ def _join_many(d: Drawing) -> Step | None:
     return Step("many", (one, *others), fn, d.form("call", "expr"), d.coin(0.3), d.coin(0.3), by=by)  # type: ignore[arg-type]
 
 
+MEETING: list[tuple[Draw, float]] = [
+    (one, 1.0)
+    for one in (_join_streams, _join_streams, _join_tables, _foreign_key, _join_table, _merge, _cogroup)
+]
+"""Operators of two streams or tables."""
 OPERATORS: list[tuple[Draw, float]] = [
     *[(_filter, 1.0)] * 3,
     (_map_values, 1.0),

@@ -50,6 +50,7 @@ public final class Oracle {
             return JSON.writeValueAsString(switch (request.path("operator").asText()) {
                 case "windowed" -> Windowing.run(request, states, id);
                 case "grouped" -> Grouping.run(request, states, id);
+                case "graph" -> Graphs.run(request, states, id);
                 default -> Run.run(Case.of(request), states, id);
             });
         } catch (Exception | LinkageError e) {
