@@ -16,7 +16,7 @@ from benchmarks.ours import Customer, Order
 from crossstream import serdes
 from crossstream.partitioning import murmur2_partitions
 from crossstream.serdes.avro.types import schema_text
-from crossstream.serdes.serde import decode_series, encode_series
+from crossstream.serdes.calls import decode_series, encode_series
 
 
 class Record(NamedTuple):

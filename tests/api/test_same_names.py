@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.serde import alike
+from crossstream.serdes.own import alike
 from tests.api.cases import refused, serde_names
 from tests.pairs import Pair
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.serdes.serde import ANY_READER, Readers
+from crossstream.serdes.contract import ANY_READER, Readers
 from tests.laws.effort import cases
 from tests.storage.rows import binary
 

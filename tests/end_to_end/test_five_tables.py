@@ -25,7 +25,7 @@ from crossstream import serdes
 from crossstream.dev import broker, servers
 from crossstream.dev.cdc import Parts
 from crossstream.kafka import KafkaConnection
-from crossstream.serdes.serde import decode_objects
+from crossstream.serdes.calls import decode_objects
 from tests.end_to_end.clients import messages
 from tests.end_to_end.real_parts import await_saved
 from tests.faults.lives import kill

@@ -24,8 +24,8 @@ from crossstream.serdes.avro.resolve import resolved
 from crossstream.serdes.avro.schema import parse
 from crossstream.serdes.avro.serde import reader_of
 from crossstream.serdes.avro.single import Reader
+from crossstream.serdes.calls import find_invalid
 from crossstream.serdes.registry.client import RegistrySettings, connection
-from crossstream.serdes.serde import find_invalid
 
 OWN: Any = {"type": "record", "name": "Own", "fields": [{"name": "id", "type": "long"}]}
 

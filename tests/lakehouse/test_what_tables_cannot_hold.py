@@ -23,7 +23,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.config import OnError
 from crossstream.serdes import Serde
-from crossstream.serdes.serde import OneByOne
+from crossstream.serdes.contract import OneByOne
 from tests.lakehouse.lake import FORMATS, Lake
 from tests.lakehouse.other_readers import rows_of
 from tests.laws.effort import cases

@@ -14,7 +14,7 @@ import pytest
 
 from crossstream import serdes
 from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.json.plain import InternalJson
 from tests.serdes.processes import read_in_another_process
 
 
@@ -50,7 +50,7 @@ MAKERS = {
         {"a": pl.Int64, "b": pl.List(pl.Struct({"c": pl.String}))}
     ),
     "left_or_right[string, int64]": lambda: serdes.left_or_right(serdes.string(), serdes.int64()),
-    "kept": Kept,
+    "kept": InternalJson,
 }
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.serde import bisected, find_invalid
+from crossstream.serdes.calls import bisected, find_invalid
 from tests.serdes.rows import plain, unhurried
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
+from crossstream.serdes.calls import find_invalid
 from crossstream.serdes.json.plain import typed_as
-from crossstream.serdes.serde import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

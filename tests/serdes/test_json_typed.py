@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.json.plain import InternalJson
 
 TEXT, JSON = serdes.string(), serdes.json()
 CONSUMED = cs.Consumed(key=TEXT, value=TEXT)
@@ -99,7 +99,7 @@ def test_what_json_does_not_give_back_is_refused_at_the_first_record(made: Any) 
     "made", [None, True, 7, 2**70, -1.5, "text", [], {}, {"a": [None, {"b": 2.5}]}], ids=repr
 )
 def test_what_json_gives_back_is_kept_as_it_was(made: Any) -> None:
-    serde = Kept()
+    serde = InternalJson()
     for data in (serde.serialize(made), serde.encode_objects([made])[0].as_py()):
         assert serde.deserialize(data) == made
         assert type(serde.deserialize(data)) is type(made)
@@ -117,7 +117,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     made: list[Any] = []
     made.append(made)
     with pytest.raises(cs.SerdeError):
-        Kept().serialize(made)
+        InternalJson().serialize(made)
 
 
 @pytest.mark.parametrize("make", [stored, joined])

@@ -14,8 +14,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
+from crossstream.serdes.calls import find_invalid
 from crossstream.serdes.keys import LEFT, RIGHT
-from crossstream.serdes.serde import find_invalid
 
 SERDE = serdes.left_or_right(serdes.string(), serdes.int64())
 numbers = st.integers(-(2**63), 2**63 - 1)

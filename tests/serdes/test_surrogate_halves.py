@@ -13,7 +13,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
 HALF, WHOLE = rb"\ud83d", rb"\ud83d\ude00"

@@ -12,7 +12,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 
 TEXT, BYTES = serdes.string(), serdes.bytes()
 HUGE = 2**63

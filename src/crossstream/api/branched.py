@@ -14,8 +14,8 @@ from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location, user_location
 from crossstream.graph.nodes import Branch, Merge, Node, Split
 from crossstream.missing_names import PointsToNames
-from crossstream.serdes import Serde
-from crossstream.serdes.serde import alike
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.own import alike
 from crossstream.typing import Predicate
 
 S = TypeVar("S", bound=Handle)
@@ -138,7 +138,7 @@ def merged(stream: Handle, others: tuple[Handle, ...], named: Named | None) -> N
     return child(stream._draft, Merge, path, first, given_name("merge", named), *rest, **serdes)
 
 
-def _same(serde: Serde | None, other: Serde | None) -> Serde | None:
+def _same(serde: EngineSerde | None, other: EngineSerde | None) -> EngineSerde | None:
     """The serde that two inputs share; None if they differ."""
     return serde if serde is not None and other is not None and alike(serde, other) else None
 

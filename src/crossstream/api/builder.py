@@ -24,9 +24,11 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.missing_names import PointsToNames
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.serde import read_from
+from crossstream.serdes.json.plain import UntypedJson
+from crossstream.serdes.own import known
+from crossstream.serdes.primitives import String
 from crossstream.signatures import refuse_calls, settings_refusal
 
 if TYPE_CHECKING:
@@ -258,10 +260,10 @@ class StreamsBuilder(PointsToNames):
         name = option.name or shorten(path)
         if shape == "global":
             _check_global(name, option, asked)
-        key = agreed(name, "the keys of its topic", option.key, asked.key, "key") or serdes.string()
-        value = agreed(name, "the values of its topic", option.value, asked.value, "value") or serdes.json()
+        key = agreed(name, "the keys of its topic", option.key, asked.key, "key") or String()
+        value = agreed(name, "the values of its topic", option.value, asked.value, "value") or UntypedJson()
         topic = names[0] if names else None
-        key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
+        key, value = key.read_from(topic, is_key=True), value.read_from(topic, is_key=False)
         _check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
             "shape": shape,
@@ -274,8 +276,8 @@ class StreamsBuilder(PointsToNames):
             "store": None if stored is None else stored.spec(key, value),
             "unwrap": unwrap,
         }
-        known = self._draft.same_source(Source(name=name, **attributes)) if shape == "stream" else None
-        return known or self._draft.add(Source, path, name, **attributes)
+        same = self._draft.same_source(Source(name=name, **attributes)) if shape == "stream" else None
+        return same or self._draft.add(Source, path, name, **attributes)
 
     def _frame(
         self, shape: Shape, frame: Any, consumed: Consumed | None, stored: Materialized | None
@@ -298,7 +300,7 @@ def _consumed(
     return settings_of(operator, "consumed", option, Consumed, key=key, value=value)
 
 
-def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) -> None:
+def _check_extractor(consumed: Consumed, name: str, key: EngineSerde, value: EngineSerde) -> None:
     """Checks the fields that an expression for timestamps reads, see `typed`."""
     if isinstance(consumed.timestamp_extractor, pl.Expr):
         source = {"value": Node(name=name, key=key, value=value)}
@@ -375,7 +377,7 @@ _UNREADABLE = ("variant", "interval", "interval year", "interval month", "interv
 _GEO = ("geometry", "geography")
 
 
-def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
+def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[EngineSerde, EngineSerde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
     Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
@@ -397,12 +399,11 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, 
     )
 
 
-def _serde_of(operator: str, column: str, type_name: str) -> Serde:
+def _serde_of(operator: str, column: str, type_name: str) -> EngineSerde:
     if type_name in _BY_TYPE:
-        found: Serde = _BY_TYPE[type_name]()
-        return found
+        return known(_BY_TYPE[type_name]())
     if type_name.startswith(("struct<", "map<string,", "array<")):
-        return serdes.json()
+        return UntypedJson()
     raise TopologyError(
         f"column {column} is of type {type_name}, which has no serde",
         code="CS-150",

@@ -20,9 +20,8 @@ from crossstream.columns.functions import ALL, Function, keyed, other_rows, proj
 from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import KeptJson, UntypedJson
-from crossstream.serdes.serde import alike, check_key_serde, names_apart
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.own import alike, check_key_serde, known, names_apart
 from crossstream.signatures import deferred_kind, fits_call
 from crossstream.topics import name_fault
 
@@ -88,11 +87,14 @@ def settled(setting: Duration | Timestamp) -> int:
 
 
 def settle_serdes(option: object, *settings: str, optional: bool = True) -> None:
-    """Replaces types by their serdes (`as_serde`), and checks them as `check_serdes` does."""
+    """Replaces types by their serdes (`as_serde`), and wraps those of a user (`known`); raises as `check_serdes`."""
     for setting in settings:
         object.__setattr__(option, setting, as_serde(getattr(option, setting)))
     given = {setting: getattr(option, setting) for setting in settings}
     check_serdes(type(option).__name__, optional=optional, **given)
+    for setting, serde in given.items():
+        if serde is not None:
+            object.__setattr__(option, setting, known(serde))
 
 
 def check_serdes(
@@ -107,7 +109,7 @@ def check_serdes(
 
     Raises `SerdeError` (CS-404) for a serde that cannot serve keys, as ``key``.
     """
-    check_key_serde(serdes.get("key"))
+    check_key_serde(serdes.get("key"))  # type: ignore[arg-type]
     for setting, serde in serdes.items():
         if serde is None and optional:
             continue
@@ -341,7 +343,9 @@ class _Required:
 REQUIRED: Any = _Required()
 
 
-def known_serdes(operator: str, key: Serde | None, value: Serde | None, step: str) -> tuple[Serde, Serde]:
+def known_serdes(
+    operator: str, key: EngineSerde | None, value: EngineSerde | None, step: str
+) -> tuple[EngineSerde, EngineSerde]:
     """Both serdes of a source or a sink. Raises CS-140 where one is missing; ``step`` says how to give it."""
     if key is not None and value is not None:
         return key, value
@@ -355,22 +359,25 @@ def known_serdes(operator: str, key: Serde | None, value: Serde | None, step: st
     )
 
 
-def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
-    """The serde that is known or that an option gives. Raises CS-140 if the two differ."""
-    if isinstance(known, KeptJson):
-        known = UntypedJson()  # to readers it is the same
-    if known is not None and given is not None and not alike(known, given):
-        option_serde, found = names_apart(given, known)
+def agreed(
+    operator: str, what: str, inherited: EngineSerde | None, given: EngineSerde | None, setting: str
+) -> EngineSerde | None:
+    """The serde that is inherited or that an option gives. Raises CS-140 if the two differ."""
+    inherited = None if inherited is None else inherited.public
+    if inherited is not None and given is not None and not alike(inherited, given):
+        option_serde, found = names_apart(given, inherited)
         raise TopologyError(
             f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
             code="CS-140",
             where=caller_location(operator),
             next=f"leave {setting}= out",
         )
-    return known or given
+    return inherited or given
 
 
-def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
+def needed_key(
+    operator: str, inherited: EngineSerde | None, given: EngineSerde | None, option: str
+) -> EngineSerde:
     """The key serde of an operation by key. Raises CS-140 if there is none or two differ."""
     key = agreed(operator, "the keys of its input", inherited, given, "key")
     if key is None:
@@ -383,7 +390,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
     return given or key
 
 
-def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, step: str) -> None:
+def check_same_keys(operator: str, left: Node, key: EngineSerde | None, right: Node, step: str) -> None:
     """Refuses (CS-134) to join inputs whose key serdes differ. ``key``: of the left input; ``step``: another way."""
     if key is None or right.key is None or alike(key, right.key):
         return

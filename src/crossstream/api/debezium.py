@@ -15,6 +15,7 @@ from crossstream.serdes.json.plain import SchemaJson
 from crossstream.serdes.json.shapes import Field, NoColumn, column
 from crossstream.serdes.json.typed import TypedJson, scaled
 from crossstream.serdes.json.types import is_scale
+from crossstream.serdes.primitives import String, Uuid
 from crossstream.serdes.registry.client import RegistrySettings
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -162,7 +163,7 @@ def _key_serde(row: TypedJson | SchemaJson, fields: Sequence[Field]) -> Serde:
     field = fields[0]
     shape = column(field)
     if shape.dtype == pl.String:
-        return serdes.uuid() if "UUID" in str(shape.wire) else serdes.string()
+        return Uuid() if "UUID" in str(shape.wire) else String()
     simple = {
         pl.Int64: serdes.int64,
         pl.Int32: serdes.int32,

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from crossstream import serdes
 from crossstream.api.checks import check_option, needed_key
 from crossstream.api.options import Materialized, Named
 from crossstream.api.topology import Topology
@@ -24,8 +23,8 @@ from crossstream.graph.nodes import ForeignKeyKind, Node, Source
 from crossstream.graph.svg import to_svg
 from crossstream.missing_names import PointsToNames
 from crossstream.notebook import html_note, html_table, html_title
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import SchemaJson, unnamed
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.json.plain import SchemaJson, UntypedJson, unnamed
 from crossstream.signatures import is_whole
 
 N = TypeVar("N", bound=Node)
@@ -168,7 +167,7 @@ def table_result(
     left: Node,
     joiner: Function,
     materialized: Materialized | None,
-    either: Serde | None = None,
+    either: EngineSerde | None = None,
 ) -> dict[str, Any]:
     """Joiner, serdes and store of a join of tables, keyed like the left side or by ``either``."""
     option = check_option(operator, "materialized", materialized, Materialized)
@@ -186,16 +185,16 @@ def made_values(role: str, function: Function, asked: Materialized, like: Node) 
     JSON, of what JSON gives back, if the table has a name and its input is JSON. None: the values stay in the engine.
     """
     value, declared = asked.value, function.returns
-    if value == serdes.json():
+    if value == UntypedJson():
         value = declared if isinstance(declared, SchemaJson) else value
     elif value is None and asked.store is not None and _is_json(like.value):
-        value = unnamed(declared or serdes.json())
+        value = unnamed(declared or UntypedJson())
     if value is not None and value.dtype is not None:
         function = replace(function, returns=value)
     return {role: function, "value": value, "value_type": declared}
 
 
-def _is_json(serde: Serde | None) -> bool:
+def _is_json(serde: EngineSerde | None) -> bool:
     """Whether a serde is of the JSON family: ``json``, ``json[Order]``, …"""
     return serde is not None and serde.name.partition("[")[0] == "json"
 

@@ -32,8 +32,9 @@ from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.json.plain import unnamed
+from crossstream.serdes.primitives import Number, String
 from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class Groups:
 
     table: Callable[[Draft, Node], KTable[Any, Any]]
     nodes: tuple[Node, ...]
-    key: Serde
-    values: tuple[Serde | None, ...]
+    key: EngineSerde
+    values: tuple[EngineSerde | None, ...]
     windows: WindowSpec | None = None
     emit_final: bool = False
 
@@ -119,7 +120,7 @@ class _Grouping(Handle, Generic[K, V]):
         )
         return groups.table(self._draft, made)
 
-    def _result_key(self, key: Serde) -> Serde:
+    def _result_key(self, key: EngineSerde) -> EngineSerde:
         windows = self._groups.windows
         if windows is None:
             return key
@@ -184,7 +185,7 @@ class _Counting(_Grouping[K, V]):
         <KTable words.count>
         """
         materialized = asked = materialized_of("count", materialized, store)
-        value = (asked.value if asked is not None else None) or serdes.int64()
+        value = (asked.value if asked is not None else None) or Number("int64")
         return self._table("count", named, materialized, value=value, value_type=None)
 
     def agg(
@@ -508,10 +509,10 @@ def grouped_of(operator: str, grouped: Grouped | None, key: AsSerde | None, valu
     return settings_of(operator, "grouped", option, Grouped, key=key, value=value) or Grouped()
 
 
-def group_key(operator: str, node: Node, option: Grouped, *, by_field: bool = False) -> Serde:
+def group_key(operator: str, node: Node, option: Grouped, *, by_field: bool = False) -> EngineSerde:
     """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares.
 
     ``by_field``: text names the field that is the key; where its type is not declared, keys are text.
     """
-    known = option.key or declared_key(node) or (serdes.string() if by_field else None)
+    known = option.key or declared_key(node) or (String() if by_field else None)
     return needed_key(operator, node.key, known if node.key is None else option.key, "key=…")

@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import polars as pl
 
-from crossstream import serdes
 from crossstream.api.checks import function_of
 from crossstream.api.types import Inputs, typed
 from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyKind, Node
+from crossstream.serdes.json.plain import UntypedJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def joiner_of(
     left, right = sides.values()
     fields = _fields(operator, left), _fields(operator, right)
     if None in fields:
-        return Function(call=Merge(on_merge, _field_of(key)), role="joiner", returns=serdes.json())
+        return Function(call=Merge(on_merge, _field_of(key)), role="joiner", returns=UntypedJson())
     expression = _merged(operator, kind, fields[0] or {}, fields[1] or {}, on_merge, right, _field_of(key))
     return typed(Function(expression=expression, with_key=True, role="joiner"), operator, "joiner", sides)
 
@@ -106,7 +106,7 @@ def many_joiner_of(operator: str, joiner: Any, sides: Inputs) -> Function:
         return function_of(operator, "joiner", joiner, sides, values=("left", "rows"))
     types = {name: _fields(operator, node) for name, node in sides.items()}
     if None in types.values():
-        return Function(call=merge_rows, role="joiner", returns=serdes.json())
+        return Function(call=merge_rows, role="joiner", returns=UntypedJson())
     rights = [pl.col(name) for name in sides if name != "left"]
     kept = [_field("left", name) for name in types["left"] or () if name not in sides]
     expression = pl.struct(*kept, *rights)

@@ -26,7 +26,7 @@ from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
 from crossstream.missing_names import OptionObject
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
 
@@ -159,7 +159,7 @@ class Materialized(OptionObject):
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
-    def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
+    def spec(self, key: EngineSerde | None, value: EngineSerde | None) -> StoreSpec:
         """The store, with the serdes that were found for it."""
         history = None if self.history_retention is None else settled(self.history_retention)
         retention = None if self.retention is None else settled(self.retention)

@@ -45,7 +45,6 @@ from crossstream.columns.functions import keyed
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
-from crossstream.serdes.serde import written_to
 from crossstream.signatures import called_as, fits_call, refuse_calls, settings_refusal
 from crossstream.typing import (
     Action,
@@ -764,7 +763,7 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
         kept = option.key or declared_key(node), option.value or declared_value(node)
         key, value = known_serdes(path, *kept, "pass {}")
         named = None if callable(topic) else topic
-        key, value = written_to(key, named, is_key=True), written_to(value, named, is_key=False)
+        key, value = key.written_to(named, is_key=True), value.written_to(named, is_key=False)
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
         child(self._draft, graph.Sink, path, node, option.name, key=key, value=value, **settings)
 

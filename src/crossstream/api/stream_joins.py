@@ -39,7 +39,7 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.signatures import required_arguments
 from crossstream.typing import GlobalJoiner, KeySelector, ValueJoiner
 
@@ -130,7 +130,9 @@ def _windows(operator: str, windows: JoinWindows | None, **bounds: Duration | No
     return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
 
 
-def _shared_key(operator: str, left: Node, right: Node, given: Serde | None, setting: str) -> Serde:
+def _shared_key(
+    operator: str, left: Node, right: Node, given: EngineSerde | None, setting: str
+) -> EngineSerde:
     """The key serde of both inputs; one that is known serves both."""
     key = needed_key(operator, left.key, given or (right.key if left.key is None else None), setting)
     if left.key is None and left.key_type is not None and left.key_type.dtype is not None:

@@ -24,28 +24,29 @@ from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
 from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
-from crossstream.serdes.json.plain import SchemaJson, typed_as
-from crossstream.serdes.serde import columns_in
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.json.plain import SchemaJson, UntypedJson, typed_as
+from crossstream.serdes.own import columns_in, known
+from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 
-AsSerde: TypeAlias = Serde | type[Any] | Mapping[str, Any]
+AsSerde: TypeAlias = serdes.Serde | type[Any] | Mapping[str, Any]
 """A serde, a dict of Polars types, or a type that has a serde: str, bytes, int, float, bool, UUID, dict, list, or a
 class with fields."""
 
 SerdeField: TypeAlias = Any
 """The type of a field of an option object: `AsSerde` when it is given, and a serde when it is read."""
 
-_BY_TYPE: Mapping[Any, Serde] = MappingProxyType(
+_BY_TYPE: Mapping[Any, EngineSerde] = MappingProxyType(
     {
-        str: serdes.string(),
-        bytes: serdes.bytes(),
-        int: serdes.int64(),
-        float: serdes.float64(),
-        bool: serdes.boolean(),
-        UUID: serdes.uuid(),
-        dict: serdes.json(),
-        list: serdes.json(),
+        str: String(),
+        bytes: Bytes(),
+        int: Number("int64"),
+        float: Number("float64"),
+        bool: Boolean(),
+        UUID: Uuid(),
+        dict: UntypedJson(),
+        list: UntypedJson(),
     }
 )
 
@@ -97,21 +98,21 @@ def key_dtype(node: Node) -> pl.DataType | None:
     return columns_in(node.key or node.key_type)
 
 
-_BY_COLUMN: Mapping[str, Serde] = MappingProxyType(
+_BY_COLUMN: Mapping[str, EngineSerde] = MappingProxyType(
     {
-        "String": serdes.string(),
-        "Int64": serdes.int64(),
-        "Int32": serdes.int32(),
-        "Int16": serdes.int16(),
-        "Float64": serdes.float64(),
-        "Boolean": serdes.boolean(),
-        "Binary": serdes.bytes(),
+        "String": String(),
+        "Int64": Number("int64"),
+        "Int32": Number("int32"),
+        "Int16": Number("int16"),
+        "Float64": Number("float64"),
+        "Boolean": Boolean(),
+        "Binary": Bytes(),
     }
 )
 """The serde of a key or a value of this type of columns."""
 
 
-def declared_key(node: Node) -> Serde | None:
+def declared_key(node: Node) -> EngineSerde | None:
     """The serde of the keys: the node's, or that of a plain type that a function declares."""
     declared = node.key_type
     if node.key is not None or declared is None or declared.dtype is None:
@@ -119,7 +120,7 @@ def declared_key(node: Node) -> Serde | None:
     return _BY_COLUMN.get(str(declared.dtype))
 
 
-def declared_value(node: Node) -> Serde | None:
+def declared_value(node: Node) -> EngineSerde | None:
     """The serde of the values: the node's, or that of the type that a function declares; fields are JSON."""
     declared = node.value_type
     if node.value is not None or declared is None:
@@ -157,7 +158,7 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
     return replace(function, returns=typed_as(dtype))
 
 
-def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> None:
+def check_fits(operator: str, declared: EngineSerde | None, given: EngineSerde | None) -> None:
     """Refuses (CS-115) a serde that cannot write the declared type of the values."""
     if not isinstance(declared, SchemaJson) or given is None:  # an annotation may be wrong
         return
@@ -205,7 +206,7 @@ def check_refers(operator: str, role: str, function: Function, left: Node, right
         check_key_type(operator, role, dtype, right.key, right)
 
 
-def check_key_type(operator: str, role: str, dtype: pl.DataType, key: Serde, right: Node) -> None:
+def check_key_type(operator: str, role: str, dtype: pl.DataType, key: EngineSerde, right: Node) -> None:
     """Refuses (CS-134) keys of a type that ``key``, the serde of the keys of ``right``, cannot write."""
     try:
         calls.encode_series(key, pl.Series([], dtype=dtype))
@@ -246,7 +247,7 @@ def checked_predicate(function: Function, operator: str) -> Function:
     return function
 
 
-def type_of_items(function: Function, operator: str) -> Serde | None:
+def type_of_items(function: Function, operator: str) -> EngineSerde | None:
     """The serde of the items of the lists that an expression gives. Raises CS-115 for other results."""
     dtype = None if function.returns is None else function.returns.dtype
     if function.expression is None or dtype is None:
@@ -274,7 +275,7 @@ def _check_declared(what: str, operator: str, function: Function, key: Node, inp
             _check_columns(what, operator, serde, fields)
 
 
-def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[str]) -> None:
+def _check_columns(what: str, operator: str, serde: EngineSerde, fields: Collection[str]) -> None:
     """Refuses (CS-114) ``fields`` without a column form; no fields: the whole value."""
     try:
         calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
@@ -342,12 +343,12 @@ def _misfit(what: str, operator: str, reason: str) -> TopologyError:
     )
 
 
-def _annotated(function: Function) -> Serde | None:
+def _annotated(function: Function) -> EngineSerde | None:
     """The serde of a callable's return annotation, where plain JSON would change the value."""
     call: Any = function.call
     try:
         hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
-        return None if _is_plain(hint) else serdes.json(hint)
+        return None if _is_plain(hint) else known(serdes.json(hint))
     except Exception:  # annotations are for readers; one that is not a type is no fault
         return None
 

@@ -17,7 +17,6 @@ from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import history_of
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.missing_names import OptionObject
-from crossstream.serdes.windowed import WindowedSerde
 from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_refusal
 
 logger = logging.getLogger("crossstream.windows")
@@ -262,7 +261,7 @@ def suppression(nodes: dict[str, Node], table: Node, option: Suppressed) -> dict
 
 def _grace(nodes: dict[str, Node], table: Node) -> int:
     """The longest grace period of the windowings above a table. Source: ``GraphGraceSearchUtil``."""
-    found = _graces(nodes, table.name) if isinstance(table.key, WindowedSerde) else set()
+    found = _graces(nodes, table.name) if table.key is not None and table.key.has_windows else set()
     if not found:
         raise TopologyError(
             f"the rows of {table.name} are not windows, so that they never close: it is made by {table.public_name}",

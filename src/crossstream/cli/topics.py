@@ -24,7 +24,7 @@ from crossstream.partitioning import default_partitions
 from crossstream.query.text import from_bytes, from_plain, harmless, to_bytes, to_json, to_plain
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 from crossstream.signatures import is_whole
 from crossstream.storage.bucket import is_uri, shown
 from crossstream.topics import (

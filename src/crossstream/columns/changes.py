@@ -17,7 +17,7 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values, concat_values
 from crossstream.records import decode_headers, encode_headers
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, concat, cut, take, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot
 
@@ -166,7 +166,7 @@ class Asked:
         self.unmatched += int(np.count_nonzero(asking)) - matched
 
 
-def some_key(view: Snapshot, serde: Serde | None) -> Values | None:
+def some_key(view: Snapshot, serde: EngineSerde | None) -> Values | None:
     """The key of a row that a store has or had a short time ago; None for an empty store."""
     for run in view.segments() if view.rows else ():
         if run.rows:

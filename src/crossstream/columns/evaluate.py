@@ -26,8 +26,8 @@ import pyarrow as pa
 from crossstream.columns.functions import Function, frame_for, is_joiner, reads_fields_only, select
 from crossstream.columns.values import Bytes, Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.serdes import Serde, arrays
-from crossstream.serdes import serde as calls
+from crossstream.serdes import arrays, calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.json.columns import beyond_the_calendar
 from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
@@ -174,7 +174,9 @@ def _truths(answers: pl.Series) -> np.ndarray:
     return answers.cast(pl.Boolean).fill_null(False).to_numpy()
 
 
-def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBinaryArray, list[Failure]]:
+def serialized(
+    keys: Values, serde: EngineSerde | None, noun: str
+) -> tuple[pa.LargeBinaryArray, list[Failure]]:
     """Keys that a function made as bytes of a table's keys; those of a wrong type are null, and failures.
 
     ``noun``: what they are called in the message. Raises `SerdeError` if no single row is at fault.
@@ -183,7 +185,7 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
     return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
 
 
-def written(values: Values, serde: Serde | None) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
+def written(values: Values, serde: EngineSerde | None) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
     """The bytes, null where the serde refuses a row, and the refused rows.
 
     Raises `SerdeError` if no single row is at fault.
@@ -298,7 +300,7 @@ _FEW = 16
 """Rows that are checked one by one: where many are wrong, halving further would check each of them twice."""
 
 
-def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
+def encoded(values: Values, serde: EngineSerde) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
     """The bytes, null where there are none, and the refused rows in ascending order.
 
     Raises `SerdeError` for what is not a matter of single rows.
@@ -315,13 +317,13 @@ def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeE
     return take_or_null(pa.concat_arrays(found), place), sorted(wrong, key=lambda one: one[0])
 
 
-def first_refused(values: Values, serde: Serde) -> tuple[int, SerdeError] | None:
+def first_refused(values: Values, serde: EngineSerde) -> tuple[int, SerdeError] | None:
     """The first row that the serde refuses, and why; None if it refuses none. Raises as `encoded`."""
     wrong = encoded(values, serde)[1]
     return wrong[0] if wrong else None
 
 
-def _pieces(values: Values, serde: Serde) -> Iterator[Segment]:
+def _pieces(values: Values, serde: EngineSerde) -> Iterator[Segment]:
     """All rows but nulls; the refused ones in ascending order."""
     rows = np.flatnonzero(~values.missing())
     if not values.expressed():
@@ -333,7 +335,7 @@ def _pieces(values: Values, serde: Serde) -> Iterator[Segment]:
     yield from _halved(there, rows, serde) if refusal is None else [(rows, refusal)]
 
 
-def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Segment]:
+def _one_by_one(items: list[Any], rows: np.ndarray, serde: EngineSerde) -> Iterator[Segment]:
     taken: list[int] = []
     found: list[bytes | None] = []
     for row in rows.tolist():
@@ -345,7 +347,7 @@ def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Se
     yield np.array(taken, np.int64), pa.array(found, pa.large_binary())
 
 
-def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Segment]:
+def _halved(column: pl.Series, rows: np.ndarray, serde: EngineSerde) -> Iterator[Segment]:
     if not len(rows):
         return
     found = _column(column, serde)
@@ -357,7 +359,7 @@ def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Segme
         yield from _halved(column[start : start + step], rows[start : start + step], serde)
 
 
-def _column(column: pl.Series, serde: Serde) -> Bytes | SerdeError:
+def _column(column: pl.Series, serde: EngineSerde) -> Bytes | SerdeError:
     try:
         return calls.encode_series(serde, column)
     except SerdeError as error:
@@ -366,7 +368,7 @@ def _column(column: pl.Series, serde: Serde) -> Bytes | SerdeError:
         return error
 
 
-def _of_the_type(column: pl.Series, serde: Serde) -> SerdeError | None:
+def _of_the_type(column: pl.Series, serde: EngineSerde) -> SerdeError | None:
     """What the serde says of the type of a column, and so of any of its rows; None if it takes the type."""
     refusal = _column(column.clear(), serde)
     if not isinstance(refusal, SerdeError) or not len(column):

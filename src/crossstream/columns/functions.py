@@ -20,7 +20,7 @@ import polars as pl
 
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.signatures import required_arguments
 
 
@@ -48,7 +48,7 @@ class Function:
     call: Callable[..., Any] | None = None
     expression: pl.Expr | None = None
     with_key: bool = False
-    returns: Serde | None = None
+    returns: EngineSerde | None = None
     role: str = "function"
 
     @classmethod

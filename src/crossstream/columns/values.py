@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import Serde, arrays
-from crossstream.serdes import serde as calls
-from crossstream.serdes.serde import Checking, Readers
+from crossstream.serdes import arrays, calls
+from crossstream.serdes.contract import EngineSerde, Readers, Serde
+from crossstream.serdes.own import known
 from crossstream.storage.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -49,7 +49,7 @@ class Values:
         "rows",
         "serde",
     )
-    serde: Serde | None
+    serde: EngineSerde | None
     rows: int
     _wire: Bytes | None
     _objects: list[Any] | None
@@ -58,7 +58,7 @@ class Values:
     """Whether the series has some fields only."""
     _expressed: bool
     """Whether the series is what an expression gave."""
-    _encoded: tuple[Serde, Bytes] | None
+    _encoded: tuple[EngineSerde, Bytes] | None
     """The bytes in another serde, once made."""
     _nulls: np.ndarray | None
     _given: np.ndarray | None
@@ -86,7 +86,7 @@ class Values:
         self._expressed = series is not None and form is series
 
     def _begin(self, serde: Serde | None, rows: int) -> None:
-        self.serde, self.rows = serde, rows
+        self.serde, self.rows = None if serde is None else known(serde), rows
         self._wire = self._objects = self._series = self._encoded = self._nulls = self._given = None
         self._base, self._chained = None, ()
         self._partial = self._expressed = False
@@ -139,7 +139,7 @@ class Values:
             return np.ones(self.rows, bool)
         return np.asarray(self._base.missing()[self._picked] | (self._picked < 0))
 
-    def wire(self, serde: Serde | None = None) -> Bytes:
+    def wire(self, serde: EngineSerde | None = None) -> Bytes:
         """Serialised bytes; ``serde`` None: the one they have, if no function made them. Raises `SerdeError`."""
         if (serde is None or serde is self.serde or serde == self.serde) and not self.made():
             return self._own_wire()
@@ -154,7 +154,7 @@ class Values:
             self._wire = take_or_null(self._base._wire, self._picked)
         return self._wire
 
-    def _encode(self, serde: Serde) -> Bytes:
+    def _encode(self, serde: EngineSerde) -> Bytes:
         base = self._base
         if base is not None and (base._chained or base._has_bytes_in(serde)):
             return take_or_null(base.wire(serde), self._picked)
@@ -164,7 +164,7 @@ class Values:
             return calls.encode_series(serde, self.series())
         return calls.encode_objects(serde, self.objects())
 
-    def _has_bytes_in(self, serde: Serde) -> bool:
+    def _has_bytes_in(self, serde: EngineSerde) -> bool:
         encoded = self._encoded is not None and self._encoded[0] == serde
         return encoded or (self._wire is not None and self.serde == serde)
 
@@ -290,7 +290,7 @@ class Values:
         """Whether a function made the values, so that they have no bytes yet."""
         return (self._base or self)._wire is None
 
-    def _known_serde(self) -> Serde:
+    def _known_serde(self) -> EngineSerde:
         if self.serde is None:
             raise TypeError(
                 "what a function made has bytes, and a column, only in the serde that its reader names"
@@ -298,13 +298,13 @@ class Values:
         return self.serde
 
 
-def _empty(serde: Serde | None, rows: int) -> Values:
+def _empty(serde: EngineSerde | None, rows: int) -> Values:
     values = Values.__new__(Values)
     values._begin(serde, rows)
     return values
 
 
-def nulls(rows: int, serde: Serde | None = None) -> Values:
+def nulls(rows: int, serde: EngineSerde | None = None) -> Values:
     """Values that are all null."""
     return Values(serde, wire=pa.nulls(rows, pa.large_binary()))
 
@@ -330,7 +330,7 @@ def concat_values(parts: Sequence[Values]) -> Values:
     return _chain(serde, parts)
 
 
-def _chain(serde: Serde | None, parts: Sequence[Values]) -> Values:
+def _chain(serde: EngineSerde | None, parts: Sequence[Values]) -> Values:
     """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
     whole = _empty(serde, sum(part.rows for part in parts))
     whole._chained = [one for part in parts for one in part._chained or [part]]
@@ -343,15 +343,13 @@ def missing_in(series: pl.Series) -> np.ndarray:
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 
 
-def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: Readers | None) -> pl.Series:
+def _decoded(
+    serde: EngineSerde, wire: Bytes, fields: Collection[str] | None, checked: Readers | None
+) -> pl.Series:
     """A series of bytes; ``fields``, ``checked``: as in `Values.series`. Raises `SerdeError`."""
     if fields is None or checked is None:
         return calls.decode_series(serde, wire, fields)
-    return (
-        serde.decode_checked(wire, fields, checked)
-        if isinstance(serde, Checking)
-        else calls.decode_series(serde, wire)
-    )
+    return calls.decode_checked(serde, wire, fields, checked)
 
 
 def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:

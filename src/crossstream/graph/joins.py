@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import Function
 from crossstream.graph.node import Node, StoreSpec
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 
 JoinKind = Literal["inner", "left", "outer"]
 
@@ -158,7 +158,7 @@ class StreamTableJoin(PairJoin):
     as_of_record: ClassVar[bool] = True
     joins_stream: ClassVar[bool] = True
     kind: Literal["inner", "left"]
-    stream_value: Serde | None = None
+    stream_value: EngineSerde | None = None
     grace: int | None = None
 
     @property

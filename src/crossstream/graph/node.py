@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 
 Shape = Literal["stream", "table", "global", "none"]
 """What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
@@ -25,8 +25,8 @@ class StoreSpec:
     """What `Materialized` asked for. ``name`` None: not queryable. ``history_retention``, ``retention`` in ms."""
 
     name: str | None = None
-    key: Serde | None = None
-    value: Serde | None = None
+    key: EngineSerde | None = None
+    value: EngineSerde | None = None
     history_retention: int | None = None
     retention: int | None = None
 
@@ -42,10 +42,10 @@ class Node:
     name: str
     parents: tuple[str, ...] = ()
     shape: Shape = "stream"
-    key: Serde | None = None
-    value: Serde | None = None
-    key_type: Serde | None = None
-    value_type: Serde | None = None
+    key: EngineSerde | None = None
+    value: EngineSerde | None = None
+    key_type: EngineSerde | None = None
+    value_type: EngineSerde | None = None
     location: Location | None = None
     store: StoreSpec | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
 from crossstream.graph.node import Node
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Aggregate(Node):
     """
 
     operator: Literal["count", "reduce", "aggregate", "agg"]
-    group_key: Serde
-    group_values: tuple[Serde | None, ...] = ()
+    group_key: EngineSerde
+    group_values: tuple[EngineSerde | None, ...] = ()
     adders: tuple[Function, ...] = ()
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
@@ -108,8 +108,8 @@ class ProcessorStore:
 
     kind: Literal["key-value", "window", "versioned"]
     name: str
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     retention: int | None = None
 
 

@@ -23,9 +23,9 @@ from crossstream.planning.plan import (
 )
 from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
 from crossstream.planning.timelines import feeds_of
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import Kept
-from crossstream.serdes.serde import Identity, alike, identity
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.json.plain import InternalJson
+from crossstream.serdes.own import Identity, alike, identity
 from crossstream.storage.sorted_run import Layout
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
@@ -308,7 +308,10 @@ class PlanBuilder:
 
     def flow_of(self, node: graph.Node, name: str, number: int, routed: bool = False) -> Flow:
         """A new flow with the serdes of a node's output."""
-        key, value = node.key or node.key_type or Kept(), node.value or node.value_type or Kept()
+        key, value = (
+            node.key or node.key_type or InternalJson(),
+            node.value or node.value_type or InternalJson(),
+        )
         return self.add(Flow(name, number, key, value, routed))
 
     def own_store(
@@ -317,8 +320,8 @@ class PlanBuilder:
         part: str,
         layout: Layout,
         number: int,
-        key: Serde,
-        value: Serde,
+        key: EngineSerde,
+        value: EngineSerde,
         **settings: Any,
     ) -> StoreDef:
         """A store that ``node`` keeps for itself in a round; ``settings``: see `StoreDef`."""

@@ -25,7 +25,7 @@ from crossstream.columns.changes import reference
 from crossstream.columns.stream_time import Counts
 from crossstream.graph.nodes import FrameSink, Graph, Node, TableSink
 from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.sorted_run import Layout
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
@@ -132,8 +132,8 @@ class StoreDef:
     name: str
     layout: Layout
     round: int
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     public: str | None = None
     history: int | None = None
     derived: bool = False
@@ -156,7 +156,7 @@ class ViewDef:
     node: str
     left: str
     right: str
-    value: Serde
+    value: EngineSerde
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ class Flow:
 
     name: str
     round: int
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     routed: bool = False
 
 
@@ -189,8 +189,8 @@ class Exchange:
     to_round: int
     arrives: str
     node: str
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     partitioner: Partitioner | None = None
     partition_column: str | None = None
     stays: bool = False

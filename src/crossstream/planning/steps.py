@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from crossstream.columns.order import Fork
-from crossstream.serdes import Serde
-from crossstream.serdes.serde import ANY_READER, Readers
+from crossstream.serdes.contract import ANY_READER, EngineSerde, Readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +224,8 @@ class TransformBatchesStep(Step):
     ``stores``: its own, by name; ``timers``: the store of stream time, and of the timers of a processor.
     """
 
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     stores: tuple[str, ...]
     timers: str
 
@@ -244,7 +243,7 @@ class SuppressStep(Step):
     """
 
     store: str
-    key: Serde
+    key: EngineSerde
     old: bool = False
     by_group: bool = False
 

@@ -11,6 +11,7 @@ from crossstream.planning.plan import Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
+from crossstream.serdes.own import known
 from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
@@ -119,17 +120,17 @@ def _definition(
             where=place,
             next="run the version of crossstream that wrote it",
         )
-    known = {"key", "value", *names_in(readable.key), *names_in(readable.value)}
-    if unknown := [one for one in given if one not in known]:
+    names = {"key", "value", *names_in(readable.key), *names_in(readable.value)}
+    if unknown := [one for one in given if one not in names]:
         raise StateError(
             f"a serde is passed for {unknown[0]!r}, and the store has none of that name",
             code="CS-703",
             where=place,
-            next=f"pass it for one of: {', '.join(sorted(known))}",
+            next=f"pass it for one of: {', '.join(sorted(names))}",
         )
     try:
-        key = given["key"] if "key" in given else made(readable.key, given, registry)
-        value = given["value"] if "value" in given else made(readable.value, given, registry)
+        key = known(given["key"]) if "key" in given else made(readable.key, given, registry)
+        value = known(given["value"]) if "value" in given else made(readable.value, given, registry)
     except StateError as error:
         raise error.at(**place) from error.__cause__
     return StoreDef(

@@ -20,8 +20,8 @@ from crossstream.errors import SerdeError, StateError
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.by_time import ByTime
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.columns import concat_all, take, take_all
@@ -55,8 +55,8 @@ class StoreReader:
     """
 
     name: str
-    key: Serde
-    value: Serde
+    key: EngineSerde
+    value: EngineSerde
     versions: Callable[[], Sequence[Version]]
     history: int | None = None
     bits: int = 64

@@ -11,8 +11,8 @@ from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.query.files import application_of, commit_of
 from crossstream.runtime.in_process import Span
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
@@ -122,7 +122,7 @@ def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
             )
 
 
-def object_of(serde: Serde | None, data: bytes | None) -> Any:
+def object_of(serde: EngineSerde | None, data: bytes | None) -> Any:
     """The object of bytes; the bytes themselves where there is no serde, or they are not of this one."""
     if data is None or serde is None:
         return data

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.catalog.planners import plan_topology
 from crossstream.columns.functions import Function
@@ -28,7 +27,8 @@ from crossstream.recompute.pool import Pool, row_keys
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.recompute.trace import ROW_WISE, row_wise, with_places
 from crossstream.records import RECORDS
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.primitives import Bytes
 from crossstream.serdes.windowed import Windowed, WindowedSerde
 from crossstream.task.batch import Settings
 
@@ -180,7 +180,7 @@ def _newest(topology: Graph, pool: Pool) -> np.ndarray:
 
 def _alone(node: graph.Aggregate, value: Any, key: Any) -> Plan:
     """The aggregation of a topic whose keys are numbers of groups. Functions that take the key get ``key``."""
-    wire = serdes.bytes()
+    wire = Bytes()
     windowed = node.key if isinstance(node.key, WindowedSerde) else None
 
     def known(function: Function) -> Function:

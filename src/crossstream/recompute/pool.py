@@ -18,9 +18,8 @@ from crossstream.planning.plan import Plan
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.records import RECORDS, concat
 from crossstream.runtime.in_process import Span
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
 from crossstream.serdes.debezium.changes import unwrap
-from crossstream.serdes.serde import is_varied
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.task.batch import Settings, rank_of
 from crossstream.topics import OffsetRange, RangeReader
@@ -79,7 +78,7 @@ def row_keys(source: Node, records: pa.RecordBatch) -> tuple[pa.LargeBinaryArray
     if isinstance(source, Source) and source.unwrap is not None:
         found = unwrap(source.unwrap, keys, records.column("value"), ()).part
         return found.keys, found.records
-    if not is_varied(source.key):
+    if source.key is None or not source.key.varied:
         return keys, numbers
     texts = keys.dictionary_encode()
     forms = [_in_one_form(source.key, text) for text in texts.dictionary.to_pylist()]

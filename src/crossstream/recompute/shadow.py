@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pyarrow as pa
 
-from crossstream import serdes
 from crossstream.errors import ConfigError, SourceError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, Sink
@@ -17,8 +16,9 @@ from crossstream.planning.plan import Plan
 from crossstream.recompute.inputs import everything
 from crossstream.recompute.replay import Replay, Written
 from crossstream.recompute.verify import Compared, compared
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.primitives import Bytes
 from crossstream.task.batch import Settings, TopicInput
 from crossstream.topics import OffsetRange, TopicConnection, all_partitions
 
@@ -124,12 +124,12 @@ def table_behind(topology: Graph, sink: Node) -> bool:
     return isinstance(node, graph.ToStream) or node.shape == "table"
 
 
-def _serdes(topology: Graph, sink: Sink) -> tuple[Serde, Serde]:
+def _serdes(topology: Graph, sink: Sink) -> tuple[EngineSerde, EngineSerde]:
     """The serdes of the topic; bytes, where none is known."""
-    return sink.key or serdes.bytes(), sink.value or serdes.bytes()
+    return sink.key or Bytes(), sink.value or Bytes()
 
 
-def _frame(batches: Sequence[pa.RecordBatch], key: Serde, as_table: bool) -> pl.DataFrame:
+def _frame(batches: Sequence[pa.RecordBatch], key: EngineSerde, as_table: bool) -> pl.DataFrame:
     """The records of a topic, or the rows that they leave, with the keys as this application writes them."""
     if not batches:
         schema: Mapping[str, pl.DataType] = {"key": pl.Binary(), "value": pl.Binary()}
@@ -145,7 +145,7 @@ def _frame(batches: Sequence[pa.RecordBatch], key: Serde, as_table: bool) -> pl.
     return frame.with_columns(nth=pl.int_range(pl.len()).over("key", "null").cast(pl.Int64))
 
 
-def _respelled(keys: pa.LargeBinaryArray, serde: Serde) -> Iterator[pa.LargeBinaryArray]:
+def _respelled(keys: pa.LargeBinaryArray, serde: EngineSerde) -> Iterator[pa.LargeBinaryArray]:
     """Keys as the serde writes them: another application may write the same JSON in another spelling."""
     if serde.name.startswith("json") and keys.null_count < len(keys):
         yield calls.encode_objects(serde, calls.decode_objects(serde, keys))

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.catalog.planners import plan_topology
 from crossstream.columns.evaluate import evaluate
@@ -27,9 +26,10 @@ from crossstream.recompute.pool import Picked, Pool, Wanted, collect, row_keys
 from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.recompute.taps import TAP, Key, as_stream, run_with_taps
 from crossstream.runtime.in_process import Span
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.keys import LeftOrRight
+from crossstream.serdes.primitives import Bytes
 from crossstream.serdes.windowed import Windowed, WindowedSerde
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.task.batch import Settings
@@ -40,7 +40,7 @@ from crossstream.topics import RangeReader
 class Followed:
     """Keys of an operator's rows, in a serde. ``window``: the only one that was asked for."""
 
-    serde: Serde
+    serde: EngineSerde
     keys: frozenset[bytes]
     window: Windowed | None = None
 
@@ -79,7 +79,7 @@ class Tracer:
     def pool(self) -> Pool:
         return collect(self.topology, self.spans, self.wanted, self.entries, self.reader, self.known)
 
-    def follow(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> None:
+    def follow(self, name: str, keys: frozenset[bytes] | None, serde: EngineSerde) -> None:
         """Adds the records that may have made the rows of these keys of an operator; None: of all keys."""
         node = self.topology[name]
         before = self.followed.get(name, Followed(serde, frozenset()))
@@ -101,13 +101,13 @@ class Tracer:
         else:
             self._parents(node, keys, serde)
 
-    def _referring(self, node: Node, keys: frozenset[bytes] | None, serde: Serde) -> None:
+    def _referring(self, node: Node, keys: frozenset[bytes] | None, serde: EngineSerde) -> None:
         """Follows the rows on the left, and those that they refer to."""
         self.follow(node.parents[0], keys, serde)
         for number, function in node.references:
             self._other_side(node, number, function, keys, serde)
 
-    def _parents(self, node: Node, keys: frozenset[bytes] | None, serde: Serde) -> None:
+    def _parents(self, node: Node, keys: frozenset[bytes] | None, serde: EngineSerde) -> None:
         for parent in dict.fromkeys(node.parents):
             self.follow(parent, keys, serde)
 
@@ -117,7 +117,7 @@ class Tracer:
             if node.reads_input and node.stops_tracing is None:
                 self.wanted.setdefault(node.name, Wanted()).every = True
 
-    def _of_either(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
+    def _of_either(self, node: Node, keys: frozenset[bytes], serde: EngineSerde) -> None:
         """Follows keys of a right or outer foreign-key join, each of which is of the left or of the right row."""
         (left, right), ((number, foreign_key),) = node.parents, node.references
         lefts, rights = _serde_of(self.topology[left]), _serde_of(self.topology[right])
@@ -135,7 +135,7 @@ class Tracer:
             self.everything(left)  # whether any row refers to them
 
     def _other_side(
-        self, node: Node, number: int, function: Function, keys: frozenset[bytes] | None, serde: Serde
+        self, node: Node, number: int, function: Function, keys: frozenset[bytes] | None, serde: EngineSerde
     ) -> None:
         """Computes the rows of the left side, and follows the keys that they refer to."""
         right = node.parents[number]
@@ -158,7 +158,7 @@ class Tracer:
             return
         self.follow(right, named, theirs)
 
-    def rows(self, name: str, keys: frozenset[bytes] | None, serde: Serde) -> list[Key] | None:
+    def rows(self, name: str, keys: frozenset[bytes] | None, serde: EngineSerde) -> list[Key] | None:
         """The rows of an operator, each version of them, computed from the records of these keys; None: unknown."""
         inner = replace(self, wanted={}, asked={}, followed={}, stopped=[])
         inner.follow(name, keys, serde)
@@ -171,7 +171,7 @@ class Tracer:
 
     # -- where keys change ---------------------------------------------------------------------------------------
 
-    def _changed(self, node: Node, keys: frozenset[bytes], serde: Serde) -> None:
+    def _changed(self, node: Node, keys: frozenset[bytes], serde: EngineSerde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
         is_kept = any(
             one.rows_are_records and one.parents for one in above
@@ -191,7 +191,9 @@ class Tracer:
         wanted = leading(self.topology, node, pairs, Followed(serde, keys))
         self.follow(parent, _encoded(theirs, [key for key, _ in wanted]), theirs)
 
-    def _by_place(self, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: Serde) -> None:
+    def _by_place(
+        self, node: Node, above: Sequence[Node], keys: frozenset[bytes], serde: EngineSerde
+    ) -> None:
         """Runs all records through the row-wise operators above, with their numbers as timestamps."""
         inner = replace(self, wanted={}, asked={}, followed={}, stopped=[])
         inner.everything(node.name)
@@ -223,8 +225,8 @@ def row_wise(
     node: Node,
     above: Sequence[Node],
     keys: frozenset[bytes],
-    serde: Serde,
-    value: Serde | None = None,
+    serde: EngineSerde,
+    value: EngineSerde | None = None,
 ) -> Topology:
     """The operators above ``node`` on streams, and after them a sink of what has one of the keys.
 
@@ -253,7 +255,7 @@ def row_wise(
         elif one.shape == "table":
             plain = replace(plain, shape="stream")
         made[one.name] = plain
-    wire = serdes.bytes()
+    wire = Bytes()
 
     def wanted(key: Any, value: Any) -> bool:
         return key is not None and calls.serialize(serde, key) in keys
@@ -304,16 +306,18 @@ def with_places(topology: Topology, pool: Pool, settings: Settings) -> list[pa.R
     return replay.output.topics.get("found", [])
 
 
-def _serde_of(node: Node) -> Serde | None:
+def _serde_of(node: Node) -> EngineSerde | None:
     return node.key or node.key_type
 
 
-def _encoded(serde: Serde, keys: Iterable[Any]) -> frozenset[bytes]:
+def _encoded(serde: EngineSerde, keys: Iterable[Any]) -> frozenset[bytes]:
     made = [calls.serialize(serde, key) for key in keys if key is not None]
     return frozenset(one for one in made if one is not None)
 
 
-def _without_windows(keys: frozenset[bytes] | None, serde: Serde, inner: Serde) -> frozenset[bytes] | None:
+def _without_windows(
+    keys: frozenset[bytes] | None, serde: EngineSerde, inner: EngineSerde
+) -> frozenset[bytes] | None:
     """The keys of windows without their times."""
     if keys is None or serde is inner:
         return keys

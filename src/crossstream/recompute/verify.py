@@ -25,8 +25,7 @@ from crossstream.recompute.inputs import Consumed, consumed, kept_batches, objec
 from crossstream.recompute.reason import located
 from crossstream.recompute.replay import Replay, Written, reader_after
 from crossstream.runtime.in_process import Span
-from crossstream.serdes import Serde
-from crossstream.serdes.serde import is_varied
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.log_entries import BatchEntry, SourceRange
 from crossstream.storage.root import Place, root_of
@@ -242,7 +241,7 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} depends on stream time, which records of all keys move"
         if isinstance(node, Source) and node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"
-        if isinstance(node, Source) and (node.key is None or is_varied(node.key)):
+        if isinstance(node, Source) and (node.key is None or node.key.varied):
             return f"the keys of {place} may be written in several ways"
     return None
 
@@ -312,8 +311,8 @@ def compared(
     left: pl.DataFrame,
     right: pl.DataFrame,
     ids: Sequence[str],
-    key: Serde,
-    value: Serde,
+    key: EngineSerde,
+    value: EngineSerde,
     *,
     windows: bool = False,
     times: bool = True,
@@ -337,7 +336,13 @@ def compared(
 
 
 def _decoded(
-    rows: pl.DataFrame, ids: Sequence[str], key: Serde, value: Serde, *, windows: bool, times: bool
+    rows: pl.DataFrame,
+    ids: Sequence[str],
+    key: EngineSerde,
+    value: EngineSerde,
+    *,
+    windows: bool,
+    times: bool,
 ) -> list[Difference]:
     found = []
     for row in rows.iter_rows(named=True):

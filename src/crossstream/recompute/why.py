@@ -29,7 +29,7 @@ from crossstream.recompute.replay import Replay, no_store, reader_after
 from crossstream.recompute.taps import Taps, part_of, run_with_taps
 from crossstream.recompute.trace import Followed, Tracer
 from crossstream.recompute.tree import SHOWN, Tree
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.task.batch import Settings

@@ -9,18 +9,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.serdes import refusals
 from crossstream.serdes.avro.serde import avro
+from crossstream.serdes.contract import EngineSerde, Serde
 from crossstream.serdes.json.typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
+from crossstream.serdes.own import known
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.protobuf.serde import confluent_protobuf
 from crossstream.serdes.registry.avro import confluent_avro
 from crossstream.serdes.registry.json import confluent_json
-from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 
 __all__ = [
@@ -43,16 +44,6 @@ __all__ = [
     "uuid",
     "windowed",
 ]
-
-_NOT_YET = ("debezium_json",)
-
-if not TYPE_CHECKING:  # a type checker knows that they are missing
-
-    def __getattr__(name: str) -> Any:
-        """Says which serdes are planned."""
-        if name in _NOT_YET:
-            raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def string() -> Serde:
@@ -144,8 +135,7 @@ def left_or_right(left: Serde, right: Serde) -> Serde:
     >>> left_or_right(string(), int16()).deserialize(b"\\x01\\x00\\x07")
     LeftOrRight(left=None, right=7)
     """
-    _check_inner("left_or_right", left, right)
-    return LeftOrRightSerde(left, right)
+    return LeftOrRightSerde(_inner("left_or_right", left), _inner("left_or_right", right))
 
 
 def windowed(inner: Serde, size: Duration | Literal["unlimited"]) -> Serde:
@@ -157,8 +147,10 @@ def windowed(inner: Serde, size: Duration | Literal["unlimited"]) -> Serde:
     >>> windowed(string(), "1 minute").deserialize(b"ada" + (60_000).to_bytes(8, "big"))
     Windowed(key='ada', start=60000, end=120000)
     """
-    _check_inner("windowed", inner)
-    return WindowedSerde(inner, NO_END if size in ("unlimited", NO_END) else to_milliseconds(size, "size"))
+    known_inner = _inner("windowed", inner)
+    return WindowedSerde(
+        known_inner, NO_END if size in ("unlimited", NO_END) else to_milliseconds(size, "size")
+    )
 
 
 def session_windowed(inner: Serde) -> Serde:
@@ -169,12 +161,11 @@ def session_windowed(inner: Serde) -> Serde:
     >>> session_windowed(string()).serialize(("ada", 1, 2)).hex()
     '61646100000000000000020000000000000001'
     """
-    _check_inner("session_windowed", inner)
-    return WindowedSerde(inner)
+    return WindowedSerde(_inner("session_windowed", inner))
 
 
-def _check_inner(name: str, *inner: object) -> None:
-    """Refuses (CS-404) what is not a serde."""
-    for given in inner:
-        if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
-            raise refusals.no_serde(f"serdes.{name}", given)
+def _inner(name: str, given: Serde) -> EngineSerde:
+    """The serde that another one is made of. Raises `SerdeError` (CS-404) for what is none."""
+    if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
+        raise refusals.no_serde(f"serdes.{name}", given)
+    return known(given)

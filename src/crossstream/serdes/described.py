@@ -20,16 +20,17 @@ from crossstream.errors import ConfigError, CrossStreamError, StateError
 from crossstream.serdes import refusals
 from crossstream.serdes.avro.schema import parse
 from crossstream.serdes.avro.serde import Avro
-from crossstream.serdes.json.plain import Kept, KeptJson, SchemaJson, UntypedJson
+from crossstream.serdes.contract import EngineSerde, OneByOne, Serde
+from crossstream.serdes.json.plain import InternalJson, SchemaJson, UntypedJson
 from crossstream.serdes.json.rows import Decoder, decode_row, decode_rows
 from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
+from crossstream.serdes.own import known
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.protobuf.serde import ConfluentProtobuf
 from crossstream.serdes.registry.avro import ConfluentAvro
 from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.serdes.registry.json import ConfluentJson
-from crossstream.serdes.serde import OneByOne, Serde
 from crossstream.serdes.shipping import message_class, shipped
 from crossstream.serdes.windowed import WindowedSerde
 
@@ -77,18 +78,27 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @lru_cache(maxsize=1)
-def _known() -> Mapping[str, Serde]:
+def _known() -> Mapping[str, EngineSerde]:
     """The serdes that need no more than their names."""
     numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
     typed = map(TypedJson, _VALUES)
-    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), Kept(), *numbers, *typed]
+    made: list[EngineSerde] = [
+        String(),
+        Bytes(),
+        Boolean(),
+        Uuid(),
+        UntypedJson(),
+        InternalJson(),
+        *numbers,
+        *typed,
+    ]
     return MappingProxyType({serde.name: serde for serde in made})
 
 
 def describe(serde: Serde) -> Described:
     """A serde as data."""
-    name, known = serde.name, _known().get(serde.name)
-    if isinstance(serde, KeptJson) or (type(serde) is type(known) and serde == known):
+    name, plain, public = serde.name, _known().get(serde.name), known(serde).public
+    if type(public) is type(plain) and public == plain:
         return Described(name, "known")
     if isinstance(serde, LeftOrRightSerde):
         return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
@@ -121,14 +131,16 @@ def names_in(described: Described) -> set[str]:
     return {described.name}.union(*map(names_in, described.sides))
 
 
-def made(described: Described, given: Mapping[str, Serde], registry: RegistrySettings | None = None) -> Serde:
+def made(
+    described: Described, given: Mapping[str, Serde], registry: RegistrySettings | None = None
+) -> EngineSerde:
     """The serde of a description. Serdes that are ``given`` by name come first. ``registry``: the one to ask.
 
     Raises `StateError`: CS-703 for a user's own serde that is not given, CS-701 for a damaged description.
     """
     name = described.name
     if name in given:
-        return given[name]
+        return known(given[name])
     if described.kind == "own":
         raise StateError(
             f"the serde {name} is not part of crossstream, and the state does not describe it",
@@ -150,7 +162,7 @@ def made(described: Described, given: Mapping[str, Serde], registry: RegistrySet
         ) from error
 
 
-def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> Serde:
+def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> EngineSerde:
     if described.kind == "known":
         return _known()[described.name]
     if described.kind == "left_or_right":
@@ -171,7 +183,9 @@ def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySetti
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 
-def _of_registry(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> Serde:
+def _of_registry(
+    described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None
+) -> EngineSerde:
     registry = asked or RegistrySettings.at(described.registry)
     if described.kind == "confluent_avro":
         parse(described.text, described.references)

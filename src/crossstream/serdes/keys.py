@@ -21,16 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import (
-    Comparable,
-    OneByOne,
-    Serde,
-    identity,
-    is_varied,
-    key_fault,
-    read_from,
-    written_to,
-)
+from crossstream.serdes.contract import Comparable, EngineSerde, OneByOne
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -38,37 +29,41 @@ _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them 
 C = TypeVar("C", bound="Composite")
 
 
-class Composite(ABC):
+class Composite(EngineSerde, ABC):
     """Keys made of keys of other serdes (``inner_serdes``): what these say of their classes, texts and topics."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
-    def inner_serdes(self) -> tuple[Serde, ...]:
+    def inner_serdes(self) -> tuple[EngineSerde, ...]:
         """The other serdes."""
 
     @abstractmethod
-    def made_of(self: C, *inner: Serde) -> C:
+    def made_of(self: C, *inner: EngineSerde) -> C:
         """The same, of others."""
 
     @property
     def varied(self) -> bool:
-        return any(map(is_varied, self.inner_serdes))
+        return any(one.varied for one in self.inner_serdes)
 
     @property
     def classes(self) -> tuple[type | Comparable, ...]:
-        return tuple(chain.from_iterable(identity(one)[1] for one in self.inner_serdes))
+        return tuple(chain.from_iterable(one.classes for one in self.inner_serdes))
 
     @property
     def unfit_for_keys(self) -> str | None:
-        return next(filter(None, map(key_fault, self.inner_serdes)), None)
+        return next(filter(None, (one.unfit_for_keys for one in self.inner_serdes)), None)
+
+    @property
+    def knows_topics(self) -> bool:
+        return True
 
     def read_from(self: C, topic: str | None, is_key: bool) -> C:
-        return self.made_of(*(read_from(one, topic, is_key) for one in self.inner_serdes))
+        return self.made_of(*(one.read_from(topic, is_key) for one in self.inner_serdes))
 
     def written_to(self: C, topic: str | None, is_key: bool) -> C:
-        return self.made_of(*(written_to(one, topic, is_key) for one in self.inner_serdes))
+        return self.made_of(*(one.written_to(topic, is_key) for one in self.inner_serdes))
 
 
 class LeftOrRight(NamedTuple):
@@ -88,8 +83,8 @@ class LeftOrRight(NamedTuple):
 class LeftOrRightSerde(Composite, OneByOne):
     """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
-    left: Serde
-    right: Serde
+    left: EngineSerde
+    right: EngineSerde
 
     @property
     def name(self) -> str:
@@ -101,10 +96,10 @@ class LeftOrRightSerde(Composite, OneByOne):
         return None if left is None or right is None else pl.Struct({"left": left, "right": right})
 
     @property
-    def inner_serdes(self) -> tuple[Serde, ...]:
+    def inner_serdes(self) -> tuple[EngineSerde, ...]:
         return self.left, self.right
 
-    def made_of(self, *inner: Serde) -> LeftOrRightSerde:
+    def made_of(self, *inner: EngineSerde) -> LeftOrRightSerde:
         left, right = inner
         return LeftOrRightSerde(left, right)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import OneByOne
+from crossstream.serdes.contract import EngineSerde, OneByOne
 
 _UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 _UUID_BYTES = re.compile(_UUID_TEXT.replace(r"\z", r"\Z").encode())
@@ -25,7 +25,7 @@ _NOT_UUID = "not the 36 characters of a UUID"
 
 
 @dataclass(frozen=True, slots=True)
-class String:
+class String(EngineSerde):
     """Text as UTF-8."""
 
     name: ClassVar[str] = "string"
@@ -86,7 +86,7 @@ def _no_utf8(value: object) -> Exception:
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class Bytes(EngineSerde):
     """Bytes, unchanged."""
 
     name: ClassVar[str] = "bytes"
@@ -228,7 +228,7 @@ _FORMATS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(EngineSerde):
     """Numbers of one width. ``name``: int16, int32, int64, float32 or float64.
 
     Integers take `int` only (no `bool`, no `float`); floats take `int` too. A `float32` rounds, and refuses
@@ -244,7 +244,7 @@ class Number:
 
     @property
     def varied(self) -> bool:
-        """As `Varied.varied`: other producers write other NaNs."""
+        """As `EngineSerde.varied`: other producers write other NaNs."""
         return not self._integral
 
     @property

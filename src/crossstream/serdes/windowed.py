@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.contract import ByColumns, EngineSerde
 from crossstream.serdes.keys import Composite
-from crossstream.serdes.serde import ByColumns, Serde
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
@@ -43,7 +43,7 @@ class Windowed(NamedTuple):
 class WindowedSerde(Composite, ByColumns):
     """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
 
-    inner: Serde
+    inner: EngineSerde
     size: int | None = None
 
     @property
@@ -60,10 +60,18 @@ class WindowedSerde(Composite, ByColumns):
         return None if inner is None else pl.Struct({"key": inner, "start": pl.Int64, "end": pl.Int64})
 
     @property
-    def inner_serdes(self) -> tuple[Serde, ...]:
+    def inner_serdes(self) -> tuple[EngineSerde, ...]:
         return (self.inner,)
 
-    def made_of(self, *inner: Serde) -> WindowedSerde:
+    @property
+    def window_size(self) -> int | None:
+        return self.size
+
+    @property
+    def has_windows(self) -> bool:
+        return True
+
+    def made_of(self, *inner: EngineSerde) -> WindowedSerde:
         (one,) = inner
         return replace(self, inner=one)
 

@@ -33,8 +33,8 @@ from crossstream.errors import (
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.once import BatchMark
 from crossstream.records import RECORDS, encode_headers
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.spark.errors import with_packed_errors
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
@@ -120,8 +120,8 @@ class Encode:
     """Brings the rows of one source to wire form, a column at a time."""
 
     name: str
-    key: Serde | None
-    value: Serde | None
+    key: EngineSerde | None
+    value: EngineSerde | None
     token: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ class Encode:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
-    def _wire(self, batch: pa.RecordBatch, name: str, serde: Serde | None) -> pa.Array:
+    def _wire(self, batch: pa.RecordBatch, name: str, serde: EngineSerde | None) -> pa.Array:
         column = batch.column(name)
         if serde is None or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
             return column

@@ -20,7 +20,7 @@ from crossstream.columns.evaluate import Failure
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import Run, begins_of, bisect, sort_rows
@@ -47,10 +47,10 @@ class GlobalTable(Protocol):
     """A table that is whole in every task: one that is kept, or a view. Hashes are sorted."""
 
     @property
-    def key(self) -> Serde | None: ...
+    def key(self) -> EngineSerde | None: ...
 
     @property
-    def value(self) -> Serde | None: ...
+    def value(self) -> EngineSerde | None: ...
 
     def values(
         self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
@@ -85,8 +85,8 @@ class WholeTable:
 
     views: Sequence[Snapshot]
     histories: Sequence[History | None]
-    key: Serde | None
-    value: Serde | None
+    key: EngineSerde | None
+    value: EngineSerde | None
 
     def values(
         self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
@@ -174,7 +174,7 @@ class History:
     minor: np.ndarray
 
     @classmethod
-    def of(cls, changes: Changes, hashes: np.ndarray, serde: Serde | None) -> History:
+    def of(cls, changes: Changes, hashes: np.ndarray, serde: EngineSerde | None) -> History:
         """``changes`` in arrival order, with the hashes of their keys, which are not null. ``serde``: of the values."""
         columns = {
             "h": hashes,
@@ -219,16 +219,16 @@ class History:
             found[near[same]] = row[same]
             near, first, row = near[~same], first[~same], row[~same] - 1
 
-    def net(self, key: Serde | None, value: Serde | None) -> Changes:
+    def net(self, key: EngineSerde | None, value: EngineSerde | None) -> Changes:
         """The last change of each key, in order of the hash."""
         run, end = self.run, np.full(self.run.rows, _LATEST)
         return self._changes(np.unique(self.before(run["h"], run["key"], end, end)), key, value)
 
-    def every(self, key: Serde | None, value: Serde | None) -> Changes:
+    def every(self, key: EngineSerde | None, value: EngineSerde | None) -> Changes:
         """Every change, in order of arrival."""
         return self._changes(np.argsort(self.run["s"]), key, value)
 
-    def _changes(self, rows: np.ndarray, key: Serde | None, value: Serde | None) -> Changes:
+    def _changes(self, rows: np.ndarray, key: EngineSerde | None, value: EngineSerde | None) -> Changes:
         run = self.run
         headers = take_or_null(run["headers"], rows)
         return Changes(

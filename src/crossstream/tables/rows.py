@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossstream.columns.changes import Changes, headers_in
 from crossstream.columns.order import by_key, last_per_key, last_per_trigger, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import begins_of, places_of
@@ -63,7 +63,7 @@ def upsert(
     changes: Changes,
     *,
     bits: int,
-    serde: Serde | None,
+    serde: EngineSerde | None,
     want_old: bool,
     changelog: bool = False,
 ) -> Upserts:
@@ -81,7 +81,7 @@ def upsert(
 
 
 def _upsert_changelog(
-    view: Snapshot, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
+    view: Snapshot, changes: Changes, hashes: np.ndarray, serde: EngineSerde | None, want_old: bool
 ) -> Upserts:
     rows, begins = last_per_trigger(changes, *by_key(changes, hashes))
     made, h = changes.take(rows), hashes[rows]
@@ -98,7 +98,7 @@ def _upsert_changelog(
     return Upserts(replace(changes_.take(last), old=before), h[last], changelog=changes_)
 
 
-def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> Rows:
     """The rows of the keys (``hashes`` sorted) in an unversioned table."""
     match = view.lookup(hashes, keys)
     ts = np.asarray(match.gather("ts"))
@@ -130,7 +130,7 @@ def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarr
     return Rows(present, values.take(index), ts, headers)
 
 
-def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
+def _rows(net: Changes, hashes: np.ndarray, serde: EngineSerde | None) -> dict[str, Column]:
     return {
         "h": hashes,
         "key": net.key.wire(),
@@ -141,14 +141,14 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
     }
 
 
-def as_stored(value: Values, serde: Serde | None) -> Values:
+def as_stored(value: Values, serde: EngineSerde | None) -> Values:
     """The values as the store holds them, so that emitted values equal those looked up later, in one column."""
     is_stored = value.serde is not None and value.serde == serde and not value.made()
     return value if is_stored else Values(serde, wire=value.wire(serde))
 
 
 def upsert_versions(
-    view: Snapshot, changes: Changes, *, bits: int, serde: Serde | None, changelog: bool = False
+    view: Snapshot, changes: Changes, *, bits: int, serde: EngineSerde | None, changelog: bool = False
 ) -> Upserts:
     """Puts the records that a versioned table takes (`Versions`).
 
@@ -188,7 +188,7 @@ def versions_by_arrival(
     changes: Changes,
     *,
     bits: int,
-    serde: Serde | None,
+    serde: EngineSerde | None,
     history: int,
     times: np.ndarray,
     repeats: bool,
@@ -219,13 +219,13 @@ def versions_by_arrival(
     return Versions(replace(changes, ts=since).where(put), int(refused.sum()))
 
 
-def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> Rows:
     """The newest version of each key (``hashes`` sorted); a deleted one counts: value null, its timestamp."""
     return version_at(view, hashes, keys, np.full(len(hashes), np.iinfo(np.int64).max), serde)
 
 
 def version_at(
-    view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: Serde | None
+    view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: EngineSerde | None
 ) -> Rows:
     """The version of each key that was valid at its time: the largest timestamp not above it.
 
@@ -296,7 +296,7 @@ def _overtaken(sorted_: Changes, behind: np.ndarray, begins: np.ndarray) -> np.n
 
 
 def _version_rows(
-    sorted_: Changes, hashes: np.ndarray, begins: np.ndarray, serde: Serde | None
+    sorted_: Changes, hashes: np.ndarray, begins: np.ndarray, serde: EngineSerde | None
 ) -> dict[str, Column]:
     """One row for each key and timestamp: of equal ones the last."""
     group = np.cumsum(begins)

@@ -22,7 +22,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import Puts, by_arrival, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.graph.nodes import GlobalJoin
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import EMPTY_BYTES, Column, take, take_or_null, valid
 from crossstream.storage.sorted_run import bisect, expand, places_of, stable_order
 from crossstream.tables.global_tables import Changed, GlobalTable, Looked
@@ -38,11 +38,11 @@ class View:
     node: GlobalJoin
     left: GlobalTable
     right: GlobalTable
-    value: Serde
+    value: EngineSerde
     bits: int
 
     @property
-    def key(self) -> Serde | None:
+    def key(self) -> EngineSerde | None:
         return self.left.key
 
     def values(

@@ -22,9 +22,9 @@ from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError, type_and_text
 from crossstream.graph.nodes import Aggregate, Graph, Node, StreamStreamJoin, StreamTableJoin
 from crossstream.records import REASON, Header, encode_headers
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
-from crossstream.serdes.serde import alike
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.own import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
 from crossstream.tables.joined import Given
@@ -173,9 +173,9 @@ class Forms:
     ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
     """
 
-    key: Serde | None
-    value: Serde | None
-    right: Serde | None = None
+    key: EngineSerde | None
+    value: EngineSerde | None
+    right: EngineSerde | None = None
 
     @classmethod
     def of_input(cls, topology: Graph, node: Node) -> Forms:
@@ -214,7 +214,7 @@ def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, A
     return key, take_or_null(pa.concat_arrays(sides), np.where(given.is_right, changes.rows + rows, rows))
 
 
-def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
+def bytes_of(values: Values, serde: EngineSerde | None) -> pa.LargeBinaryArray:
     """Bytes that others can read: in the serde, or as JSON, or else as text."""
     if serde is None:
         return _each(values, _text)
@@ -232,7 +232,7 @@ def _each(values: Values, written: Any) -> pa.LargeBinaryArray:
     )
 
 
-def _serialized(value: Any, serde: Serde) -> bytes | None:
+def _serialized(value: Any, serde: EngineSerde) -> bytes | None:
     try:
         return calls.serialize(serde, value)
     except SerdeError:

@@ -17,10 +17,9 @@ from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, type_and_text
 from crossstream.graph.nodes import Graph, Node
 from crossstream.records import decode_headers
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
 from crossstream.serdes.registry.serde import frame_hint
-from crossstream.serdes.serde import ForTopic
 from crossstream.tables.joined import Given
 from crossstream.task.batch import Batch, Policy, Report
 from crossstream.task.dead_letters import Forms, Letter, about, as_records, letters
@@ -109,7 +108,7 @@ class Failures:
         error.__cause__ = cause
         return error
 
-    def writable(self, node: Node, changes: Changes, part: Part, serde: Serde) -> Changes:
+    def writable(self, node: Node, changes: Changes, part: Part, serde: EngineSerde) -> Changes:
         """The changes without the rows whose key or value (``part``) the serde refuses, if they do not stop all."""
         values: Values = getattr(changes, part)
         try:
@@ -128,7 +127,7 @@ class Failures:
         return changes.without([row for row, _ in wrong])
 
     def unserializable(
-        self, node: Node, changes: Changes, part: str, serde: Serde | None, error: SerdeError
+        self, node: Node, changes: Changes, part: str, serde: EngineSerde | None, error: SerdeError
     ) -> CrossStreamError:
         """The error of the first row to arrive whose key or value (``part``) the serde refuses, with its place."""
         arrived = np.lexsort((changes.minor, changes.major))
@@ -193,8 +192,7 @@ class Refusal:
 
 def explained(values: Values, reasons: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
     """The reasons; of rows that look like those of a schema registry, with the serdes that read them."""
-    serde: object = values.serde
-    if isinstance(serde, ForTopic):
+    if values.serde is not None and values.serde.knows_topics:
         return reasons
     wire = values.wire()
     frames = [frame_hint(wire[row].as_py()) for row, _ in reasons]

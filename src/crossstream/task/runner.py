@@ -22,7 +22,7 @@ from crossstream.columns.values import Values
 from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.planning.timelines import of_versions
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.snapshot import Snapshot
@@ -227,11 +227,11 @@ class Runner:
         assert self.step.output is not None
         return self.step.output
 
-    def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
+    def writable(self, changes: Changes, part: Part, serde: EngineSerde) -> Changes:
         """As `Failures.writable`, of this operator."""
         return self.task.failures.writable(self.node, changes, part, serde)
 
-    def as_stored(self, changes: Changes, serde: Serde) -> Changes:
+    def as_stored(self, changes: Changes, serde: EngineSerde) -> Changes:
         """With values in the form of a store that keeps them in this serde; without those that it refuses."""
         changes = self.writable(changes, "value", serde)
         return replace(changes, value=as_stored(changes.value, serde))

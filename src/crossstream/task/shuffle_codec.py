@@ -24,7 +24,7 @@ from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError, type_and_text
 from crossstream.planning.plan import Exchange, Partitioner
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import from_record_batch, to_record_batch
 from crossstream.storage.files import FEW, BufferList, whole
 
@@ -53,7 +53,9 @@ _DECODED = "decoded"
 """The column with what is decoded of the values."""
 
 
-def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | BufferList:
+def pack(
+    changes: Changes, value_serde: EngineSerde | None, key_serde: EngineSerde | None
+) -> bytes | BufferList:
     """Changes as a schema and a record batch in Arrow's IPC form; values in wire form, and what is decoded of them."""
     columns = {
         "key": changes.key.wire(key_serde),
@@ -81,7 +83,7 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     return blob
 
 
-def unpack(blobs: Sequence[Any], key: Serde | None, value: Serde | None) -> Changes:
+def unpack(blobs: Sequence[Any], key: EngineSerde | None, value: EngineSerde | None) -> Changes:
     """The changes of several blobs, one after the other."""
     parts = []
     for blob in blobs:
@@ -105,7 +107,7 @@ def _schema(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(data))
 
 
-def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) -> Changes:
+def _changes(columns: dict[str, Any], key: EngineSerde | None, value: EngineSerde | None) -> Changes:
     wire = {name: columns[name] for name in _HEAD}
     decoded = columns.get(_DECODED)
     series = None if decoded is None else pl.Series(decoded)
@@ -157,7 +159,9 @@ def route(
             yield pid, rows if unpacked else pack(rows, value, key)
 
 
-def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None, exchange: Exchange) -> Changes:
+def _in_wire_form(
+    changes: Changes, key: EngineSerde | None, value: EngineSerde | None, exchange: Exchange
+) -> Changes:
     """Encoded once, before the rows are spread over the partitions; with columns that travel, if they are decoded."""
     fields = changes.value.decoded(exchange.columns) if exchange.columns else None
     own = Values(value, wire=changes.value.wire(value), fields=fields)

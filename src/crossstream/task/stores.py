@@ -16,9 +16,8 @@ import numpy as np
 from crossstream.errors import SerdeError
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.planning.plan import Plan, StoreDef, ViewDef
-from crossstream.serdes import refusals
-from crossstream.serdes import serde as calls
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes import calls, refusals
+from crossstream.serdes.calls import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.compaction import NO_HORIZON, Segment
 from crossstream.storage.files import Storage, partition_folder

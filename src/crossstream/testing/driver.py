@@ -29,7 +29,8 @@ from crossstream.planning.plan import StoreDef
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
-from crossstream.serdes.serde import read_from, written_to
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.own import known
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
@@ -171,7 +172,7 @@ class TopologyTestDriver(PointsToNames):
 
         start = to_timestamp(start_timestamp, "start_timestamp")
         advance = to_milliseconds(auto_advance, "auto_advance", unclear="take")
-        key, value = written_to(key, topic, is_key=True), written_to(value, topic, is_key=False)
+        key, value = key.written_to(topic, is_key=True), value.written_to(topic, is_key=False)
         return TestInputTopic(partial(self._pipe, topic), key, value, start, advance, self._partitions)
 
     def create_output_topic(
@@ -184,19 +185,19 @@ class TopologyTestDriver(PointsToNames):
         check_topic("create_output_topic", topic)
         writers = [node for node in self._topology.each(Sink) if node.topic == topic]
         key, value = self._serdes("create_output_topic", key_serde, value_serde, writers, "deserialize")
-        key, value = read_from(key, topic, is_key=True), read_from(value, topic, is_key=False)
+        key, value = key.read_from(topic, is_key=True), value.read_from(topic, is_key=False)
         return TestOutputTopic(self._output, topic, key, value)
 
     def _serdes(
         self, operator: str, key: object, value: object, nodes: Sequence[Node], way: str
-    ) -> tuple[Any, Any]:
+    ) -> tuple[EngineSerde, EngineSerde]:
         """The serdes that were given, or those of the ``nodes`` that read or write the topic."""
         if nodes and getattr(nodes[0], "unwrap", None) is None:
             key = nodes[0].key if key is None else key
             value = nodes[0].value if value is None else value
         found = {"key_serde": as_serde(key), "value_serde": as_serde(value)}
         check_serdes(operator, optional=False, ways=(way,), **found)
-        return found["key_serde"], found["value_serde"]
+        return known(found["key_serde"]), known(found["value_serde"])
 
     def commit(self) -> None:
         """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""

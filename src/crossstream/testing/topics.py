@@ -21,8 +21,7 @@ from crossstream.errors import ConfigError, SerdeError, caller_location, utf8_sa
 from crossstream.missing_names import PointsToNames
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import Serde, calls
 from crossstream.signatures import is_whole
 from crossstream.testing.memory import MemoryOutput, Position
 

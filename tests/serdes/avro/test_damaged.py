@@ -13,7 +13,7 @@ import pytest
 from crossstream import SerdeError, serdes
 from crossstream.serdes.avro import cursor as avro_cursor
 from crossstream.serdes.avro import read as avro_read
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 from tests.serdes.avro.schemas import comparable, read, write
 
 ORDER = {

@@ -17,7 +17,7 @@ from crossstream.serdes.avro.read import decoded
 from crossstream.serdes.avro.schema import parse
 from crossstream.serdes.avro.serde import reader_of
 from crossstream.serdes.avro.types import schema_text
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 from tests.laws.effort import law
 from tests.serdes.avro.schemas import comparable, read, records, typed, write
 

@@ -15,7 +15,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from crossstream import SerdeError, serdes
-from crossstream.serdes.serde import find_invalid, read_from, written_to
+from crossstream.serdes.calls import find_invalid
+from crossstream.serdes.own import known
 
 CONTEXT = SerializationContext("orders", MessageField.VALUE)
 
@@ -90,7 +91,7 @@ def test_three_generations_in_one_batch(client: SchemaRegistryClient) -> None:
 
 
 def test_what_is_written_is_read_by_the_client_of_the_registry(client: SchemaRegistryClient) -> None:
-    serde = written_to(serdes.confluent_avro(client, Order), "orders", is_key=False)
+    serde = known(serdes.confluent_avro(client, Order)).written_to("orders", is_key=False)
     data = serde.serialize(Order(7, 1.5))
     assert AvroDeserializer(client)(data, CONTEXT) == {"id": 7, "price": 1.5, "currency": "EUR"}
     assert client.get_latest_version("orders-value").schema_id == int.from_bytes(data[1:5], "big")
@@ -118,14 +119,17 @@ def test_the_newest_schema_of_the_subject(client: SchemaRegistryClient) -> None:
     with pytest.raises(SerdeError, match="is not known") as caught:
         free.serialize({"id": 1, "price": 0.5})
     assert caught.value.code == "CS-404"
-    serde = read_from(free, "orders", is_key=False)
+    serde = known(free).read_from("orders", is_key=False)
     client.register_schema("orders-value", Schema(json.dumps(SECOND), "AVRO"))
     data = _write(client, SECOND, {"id": 2, "price": 1.5, "note": "x"})
     with pytest.raises(SerdeError, match="is double for the writer"):
         serde.deserialize(data)  # the first schema stays that of the topology, and has an int
     named = serdes.confluent_avro(client, subject="orders-value")
     assert named.deserialize(data) == {"id": 2, "price": 1.5, "note": "x"}
-    assert written_to(named, "orders", is_key=False).serialize({"id": 2, "price": 1.5, "note": "x"}) == data
+    assert (
+        known(named).written_to("orders", is_key=False).serialize({"id": 2, "price": 1.5, "note": "x"})
+        == data
+    )
     with pytest.raises(SerdeError) as missing:
         serdes.confluent_avro(client, subject="nothing-value")
     assert missing.value.code == "CS-421"
@@ -143,7 +147,7 @@ def test_references(client: SchemaRegistryClient) -> None:
     line = json.dumps(_schema(("sku", "string"), name="Line"))
     basket = _schema(("lines", {"type": "array", "items": "Line"}), name="Basket")
     serde = serdes.confluent_avro(client, basket, references={"Line": line})
-    data = written_to(serde, "baskets", is_key=False).serialize({"lines": [{"sku": "a"}]})
+    data = known(serde).written_to("baskets", is_key=False).serialize({"lines": [{"sku": "a"}]})
     assert AvroDeserializer(client)(data, CONTEXT) == {"lines": [{"sku": "a"}]}
     assert serde.deserialize(data) == {"lines": [{"sku": "a"}]}
     latest = serdes.confluent_avro(client, subject="baskets-value")
@@ -153,10 +157,12 @@ def test_references(client: SchemaRegistryClient) -> None:
 def test_strategies(client: SchemaRegistryClient) -> None:
     schema = {**FIRST, "namespace": "com.acme"}
     for strategy, subject in (("record", "com.acme.Order"), ("topic-record", "orders-com.acme.Order")):
-        serde = written_to(serdes.confluent_avro(client, schema, strategy=strategy), "orders", is_key=False)
+        serde = known(serdes.confluent_avro(client, schema, strategy=strategy)).written_to(
+            "orders", is_key=False
+        )
         serde.serialize({"id": 1, "price": 0.5})
         assert client.get_latest_version(subject).version == 1
     looked_up = serdes.confluent_avro(client, schema, "other", auto_register=False)
     with pytest.raises(SerdeError) as caught:
-        written_to(looked_up, "orders", is_key=False).serialize({"id": 1, "price": 0.5})
+        known(looked_up).written_to("orders", is_key=False).serialize({"id": 1, "price": 0.5})
     assert caught.value.code == "CS-421"

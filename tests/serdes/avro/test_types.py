@@ -18,7 +18,8 @@ import pytest
 
 from crossstream import SerdeError, serdes
 from crossstream.serdes.avro.types import schema_text
-from crossstream.serdes.serde import check_key_serde, find_invalid
+from crossstream.serdes.calls import find_invalid
+from crossstream.serdes.own import check_key_serde
 from tests.serdes.avro.schemas import read
 
 UTC = timezone.utc

@@ -16,7 +16,7 @@ from crossstream import SerdeError, serdes
 from crossstream.serdes.avro import rows as avro_rows
 from crossstream.serdes.avro import single as avro_single
 from crossstream.serdes.avro.cursor import Cursor
-from crossstream.serdes.serde import find_invalid
+from crossstream.serdes.calls import find_invalid
 from tests.serdes.avro.schemas import typed, write
 
 TREE = {

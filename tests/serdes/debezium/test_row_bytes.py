@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.serdes.calls import decode_series, encode_series
 from crossstream.serdes.debezium.avro import AvroEvents, cut_rows
 from crossstream.serdes.debezium.changes import Unwrapped, unwrap
 from crossstream.serdes.debezium.settings import Debezium
-from crossstream.serdes.serde import decode_series, encode_series
 
 REGISTRY = "mock://row-bytes"
 LEFT_OUT = "__debezium_unavailable_value"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.serdes.calls import find_invalid
 from crossstream.serdes.registry.client import connection
 from crossstream.serdes.registry.json import schema_of_type
 from crossstream.serdes.registry.serde import put_frames
-from crossstream.serdes.serde import find_invalid
 
 pytest.importorskip("confluent_kafka.schema_registry")
 

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.serdes.calls import find_invalid
+from crossstream.serdes.own import check_key_serde
 from crossstream.serdes.protobuf import columns as protobuf_columns
 from crossstream.serdes.protobuf import serde as module
 from crossstream.serdes.registry.client import connection
-from crossstream.serdes.serde import check_key_serde, find_invalid
 
 pytest.importorskip("confluent_kafka.schema_registry.protobuf")
 

@@ -20,8 +20,8 @@ from crossstream.operators.aggregate.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
 from crossstream.operators.aggregate.refused import RefusedRows
 from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.tables.rows import Rows
 
 
@@ -29,7 +29,7 @@ from crossstream.tables.rows import Rows
 class CountSteps:
     """Counts rows."""
 
-    serde: Serde
+    serde: EngineSerde
     failures: Sequence[Failure] = ()
     by_record: bool = False
     in_order: bool = False
@@ -66,7 +66,7 @@ class CountSteps:
 class Count:
     """The number of records of each group, or of rows of a grouped table. A count of 0 stays (Kafka's rule)."""
 
-    serde: Serde
+    serde: EngineSerde
 
     def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
         signs = np.asarray(rows.extra[SIGN], np.int64) if SIGN in rows.extra else np.ones(rows.rows, np.int64)
@@ -101,7 +101,7 @@ class Calls:
     nothing. ``skips``: such rows do not stop the application; ``refused``: those of a table that were not added.
     """
 
-    serde: Serde
+    serde: EngineSerde
     adders: Sequence[Function]
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None

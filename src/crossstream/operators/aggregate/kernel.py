@@ -18,7 +18,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
 from crossstream.storage.sorted_run import begins_of
@@ -130,7 +130,7 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
+def look_up(view: Snapshot, groups: Groups, serde: EngineSerde) -> Kept:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)

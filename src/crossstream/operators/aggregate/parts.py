@@ -16,8 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.serdes import arrays
-from crossstream.serdes import serde as calls
+from crossstream.serdes import arrays, calls
 from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import expand
 

@@ -23,8 +23,7 @@ from crossstream.planning.plan import (
     aggregates,
 )
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
-from crossstream.serdes.json.plain import Kept, SchemaJson
-from crossstream.serdes.windowed import WindowedSerde
+from crossstream.serdes.json.plain import InternalJson, SchemaJson
 from crossstream.storage.sorted_run import Layout
 
 
@@ -99,7 +98,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
             key=node.group_key,
             value=made.value,
             public=name,
-            window_size=made.key.size if isinstance(made.key, WindowedSerde) else None,
+            window_size=made.key.window_size,
             remembered=remembered(node.windows),
         )
     )
@@ -164,4 +163,4 @@ def _refused_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | 
     if node.subtractor is None:
         return None
     layout, key = REFUSED_ROWS, node.group_key
-    return builder.own_store(node, "refused", layout, number, key, Kept(), begins_empty=True).name
+    return builder.own_store(node, "refused", layout, number, key, InternalJson(), begins_empty=True).name

@@ -24,7 +24,8 @@ from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
 from crossstream.operators.aggregate.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import arrays
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import begins_of, bisect, places_of
@@ -84,7 +85,7 @@ class Sessions:
     final: bool
     groups: Groups
     held: Held
-    serde: Serde
+    serde: EngineSerde
 
     @property
     def gap(self) -> int:
@@ -95,7 +96,7 @@ class Sessions:
         cls,
         view: Snapshot,
         groups: Groups,
-        serde: Serde,
+        serde: EngineSerde,
         windows: WindowSpec,
         *,
         retention: int,

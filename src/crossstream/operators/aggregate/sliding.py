@@ -21,7 +21,7 @@ from crossstream.columns.values import Values
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import Groups, rows_within
 from crossstream.operators.aggregate.windows import NOW, STATE, Held, Log, Note, Steps
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.snapshot import Snapshot
 
 PLACE = "place"
@@ -56,7 +56,9 @@ class _Windows:
         return self.starts[bisect_left(self.starts, low) : bisect_right(self.starts, high)]
 
 
-def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int) -> Held:
+def held_windows(
+    view: Snapshot, groups: Groups, serde: EngineSerde, windows: WindowSpec, horizon: int
+) -> Held:
     """The windows of the store that the records may change or copy."""
     firsts = np.flatnonzero(groups.begins)
     low = np.maximum(np.minimum.reduceat(groups.rows.ts, firsts) - 2 * windows.size, max(horizon, 0))

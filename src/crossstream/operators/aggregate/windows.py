@@ -18,7 +18,7 @@ from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import expand, places_of
@@ -173,7 +173,7 @@ class Log:
         return not isinstance(error, KeyboardInterrupt)
 
     def moved(
-        self, groups: Groups, held: Held, steps: Steps, serde: Serde, *, every: bool, want_old: bool
+        self, groups: Groups, held: Held, steps: Steps, serde: EngineSerde, *, every: bool, want_old: bool
     ) -> Moved:
         """The changes as columns."""
         there, last = held.numbers(), dict[Window, int]()

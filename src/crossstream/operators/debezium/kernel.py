@@ -23,7 +23,7 @@ from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.order import by_key, running_maximum_of
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
 from crossstream.serdes.debezium.events import NO_POSITION
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.storage.columns import Column, take, take_or_null

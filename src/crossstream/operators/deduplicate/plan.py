@@ -9,7 +9,7 @@ from crossstream.graph.nodes import Deduplicate
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import DEDUPLICATED
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.json.plain import InternalJson
 
 
 def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:
@@ -17,7 +17,10 @@ def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:
     flow = builder.flow(node.parents[0])
     if node.identity is not None:
         by_identity = replace(
-            flow, name=inner(node.name, "by identity"), key=node.identity.returns or Kept(), routed=False
+            flow,
+            name=inner(node.name, "by identity"),
+            key=node.identity.returns or InternalJson(),
+            routed=False,
         )
         builder.steps.append(
             IdentifyStep(node=node.name, round=flow.round, inputs=(flow.name,), output=by_identity.name)
@@ -26,7 +29,7 @@ def plan_deduplicate(builder: PlanBuilder, node: Deduplicate) -> None:
     number = builder.earliest_timed(flow)
     arrived = builder.arrive(flow, number, node)
     out = builder.flow_of(node, node.name, number, routed=node.identity is None)
-    store = builder.own_store(node, "seen", DEDUPLICATED, number, flow.key, Kept())
+    store = builder.own_store(node, "seen", DEDUPLICATED, number, flow.key, InternalJson())
     builder.steps.append(
         DeduplicateStep(node=node.name, round=number, inputs=(arrived,), output=out.name, store=store.name)
     )

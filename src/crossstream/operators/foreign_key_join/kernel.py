@@ -34,7 +34,8 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import arrays
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.serdes.keys import LEFT
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of

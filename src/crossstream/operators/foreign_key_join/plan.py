@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream import serdes
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import ForeignKeyJoin, Node
 from crossstream.planning.builder import PlanBuilder
@@ -17,8 +16,9 @@ from crossstream.planning.plan import (
     StoreDef,
 )
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.json.plain import InternalJson
+from crossstream.serdes.primitives import Number
 
 _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
@@ -35,10 +35,12 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
         behind = builder.source_of(right).round + 1
         second, named = max(second, behind), max(named, behind)
     table = builder.materialize(right, second, node.other_partitioner, named)
-    asks, answers, store = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
+    asks, answers, store = subscribe(
+        builder, node, flow, arrived, right.key or InternalJson(), (first, second)
+    )
     referrers = None
     if node.kind in ("right", "outer"):  # how many left rows refer to a right key
-        referrers = builder.own_store(node, "referrers", REFERRERS, second, store.key, serdes.int64()).name
+        referrers = builder.own_store(node, "referrers", REFERRERS, second, store.key, Number("int64")).name
     out = builder.flow_of(node, node.name, second)
     builder.steps.append(
         ResolveStep(

@@ -26,7 +26,7 @@ from crossstream.operators.foreign_key_join.kernel import (
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.task.runner import Emitted, Runner, no_changes
 

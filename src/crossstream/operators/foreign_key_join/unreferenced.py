@@ -19,7 +19,8 @@ from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import arrays
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot

@@ -8,7 +8,7 @@ from crossstream.operators.foreign_key_join.plan import left_of, subscribe
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import StoreDef, ViewDef
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.json.plain import InternalJson
 
 
 def plan_global_table(builder: PlanBuilder, node: Source) -> None:
@@ -40,7 +40,7 @@ def plan_view(builder: PlanBuilder, node: GlobalJoin) -> None:
     """No step: each look-up resolves it."""
     left, right = (builder.global_stores[name] for name in node.parents)
     name = builder.global_stores[node.name] = inner(node.name, "view")
-    builder.views[name] = ViewDef(node.name, left, right, node.value_type or Kept())
+    builder.views[name] = ViewDef(node.name, left, right, node.value_type or InternalJson())
 
 
 def plan_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> None:

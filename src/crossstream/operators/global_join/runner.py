@@ -24,7 +24,7 @@ from crossstream.operators.foreign_key_join.kernel import (
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.kernel import look_up
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import Column
 from crossstream.tables.global_tables import Changed, History
 from crossstream.tables.partners import LEFT, RIGHT

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crossstream import serdes
 from crossstream.graph.nodes import Process, ProcessorStore, TransformBatches
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, WINDOWED, StoreDef
 from crossstream.planning.steps import ProcessStep, TransformBatchesStep
+from crossstream.serdes.primitives import Number, String
 
 _LAYOUTS = {"key-value": KEY_VALUE, "window": WINDOWED, "versioned": VERSIONED}
 
@@ -18,7 +18,7 @@ def plan_process(builder: PlanBuilder, node: Process | TransformBatches) -> None
     arrived = builder.arrive(flow, number, node)
     keeps_key = isinstance(node, Process) and node.keeps_key
     out = builder.flow_of(node, node.name, number, routed=keeps_key)
-    timers = builder.own_store(node, "timers", KEY_VALUE, number, serdes.string(), serdes.int64())
+    timers = builder.own_store(node, "timers", KEY_VALUE, number, String(), Number("int64"))
     step = ProcessStep if isinstance(node, Process) else TransformBatchesStep
     builder.steps.append(
         step(

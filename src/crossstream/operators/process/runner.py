@@ -28,7 +28,7 @@ from crossstream.operators.process.context import (
 from crossstream.operators.process.stores import KeyValueView, ProcessorView, Undo, VersionedView, WindowView
 from crossstream.planning.steps import ProcessStep
 from crossstream.records import decode_headers
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
 from crossstream.task.runner import Emitted, Runner, Task, no_changes
 
 

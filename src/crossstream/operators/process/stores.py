@@ -19,8 +19,8 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.durations import to_timestamp
 from crossstream.errors import StateError
-from crossstream.serdes import Serde
-from crossstream.serdes import serde as calls
+from crossstream.serdes import calls
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import take
 from crossstream.storage.sorted_run import stable_order
 from crossstream.task.runner import OpenStore
@@ -41,8 +41,8 @@ class View(ABC):
         self.undo: Undo | None = None
         self._bits = bits
         self._now = now
-        self._key_serde: Serde = store.definition.key
-        self._value_serde: Serde = store.definition.value
+        self._key_serde: EngineSerde = store.definition.key
+        self._value_serde: EngineSerde = store.definition.value
         dtype = self._value_serde.dtype
         self._is_plain = dtype is not None and not dtype.is_nested()
         self._own: tuple[Any, bytes | None] = (NOTHING, None)

@@ -10,8 +10,7 @@ from crossstream.operators.stateless.plan import branches_of, forks_of, gather
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.contract import EngineSerde
 
 
 def plan_sink(builder: PlanBuilder, node: Sink) -> None:
@@ -41,10 +40,10 @@ def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
         )
 
 
-def _travel_key(flow: Flow, sink: Sink) -> Serde:
+def _travel_key(flow: Flow, sink: Sink) -> EngineSerde:
     """The sink's serde, so that equal keys of the topic go to one task; but a function gets the stream's own keys."""
     reads_key = sink.topic_of is not None or sink.partitioner is not None
-    return flow.key if sink.key is None or (reads_key and not isinstance(flow.key, Kept)) else sink.key
+    return flow.key if sink.key is None or (reads_key and not flow.key.stays_inside) else sink.key
 
 
 def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicOrder:

@@ -22,8 +22,8 @@ from crossstream.graph import nodes as graph
 from crossstream.operators.sink.table_rows import unfit_rows
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
+from crossstream.serdes.calls import bisected
 from crossstream.serdes.refusals import show
-from crossstream.serdes.serde import bisected
 from crossstream.task.runner import Emitted, Runner, Task
 from crossstream.task.shuffle_codec import pack
 from crossstream.topics import is_legal_name

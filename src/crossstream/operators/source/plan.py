@@ -24,7 +24,8 @@ from crossstream.operators.table.plan import plan_table
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Exchange, Flow
 from crossstream.planning.steps import ReadStep, ReferManyStep, Step
-from crossstream.serdes.serde import ANY_READER, Readers, columns_in
+from crossstream.serdes.contract import ANY_READER, Readers
+from crossstream.serdes.own import columns_in
 
 
 def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:

@@ -21,20 +21,13 @@ from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, S
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
 from crossstream.planning.steps import ReadStep
-from crossstream.serdes import arrays
-from crossstream.serdes import serde as calls
+from crossstream.serdes import arrays, calls
+from crossstream.serdes.calls import bisected, find_invalid
+from crossstream.serdes.contract import NO_READER, EngineSerde
 from crossstream.serdes.debezium.changes import unwrap
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.own import columns_in
 from crossstream.serdes.refusals import OF_REGISTRY, show
-from crossstream.serdes.serde import (
-    NO_READER,
-    Checking,
-    Passing,
-    bisected,
-    columns_in,
-    find_invalid,
-    is_varied,
-)
 from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
@@ -226,7 +219,7 @@ class Decoder:
             serde = getattr(changes, part).serde
             if serde is None or not changes.rows:
                 continue
-            varied = part == "key" and is_varied(serde)
+            varied = part == "key" and serde.varied
             by_column = not varied and serde.dtype is not None and changes.rows > _FEW
             series = by_column if part == "key" else self.step.form == "series"
             read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
@@ -269,7 +262,7 @@ class Decoder:
         if series:
             nothing = missing_in(values.series(fields, checked=self.step.readers))
         elif (unread := self._unread(values, part)) is not None:
-            nothing = np.fromiter(unread.nulls(wire), bool, values.rows)
+            nothing = np.fromiter(calls.nulls(unread, wire), bool, values.rows)
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
@@ -277,11 +270,9 @@ class Decoder:
         plain = Values(values.serde, wire=arrays.nulled(wire, nothing))
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
-    def _unread(self, values: Values, part: Part) -> Passing | None:
-        """The serde of values without a reader, if it can check them without decoding."""
-        serde: object = values.serde
-        passes = part == "value" and self.step.readers == NO_READER
-        return serde if passes and isinstance(serde, Passing) else None
+    def _unread(self, values: Values, part: Part) -> EngineSerde | None:
+        """The serde of values without a reader, which are only checked."""
+        return values.serde if part == "value" and self.step.readers == NO_READER else None
 
     def _reasons(self, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
@@ -289,11 +280,11 @@ class Decoder:
         needed = self.step.fields if series and part == "value" else None
         assert values.serde is not None
         try:
-            if needed is not None and isinstance(values.serde, Checking):
-                check = partial(values.serde.decode_checked, fields=needed, readers=self.step.readers)
+            if needed is not None:
+                check = partial(calls.decode_checked, values.serde, fields=needed, readers=self.step.readers)
                 return bisected(check, values.wire())
             if (unread := self._unread(values, part)) is not None:
-                return bisected(unread.nulls, values.wire())
+                return bisected(partial(calls.nulls, unread), values.wire())
             return find_invalid(values.serde, values.wire(), None, way)
         except SerdeError as error:
             raise self._at(error) from error.__cause__

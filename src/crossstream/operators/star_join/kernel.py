@@ -39,7 +39,7 @@ from crossstream.operators.star_join.subscriptions import (
     WAS,
     answers_of,
 )
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import places_of, sorted_order, stable_order

@@ -20,8 +20,8 @@ from crossstream.planning.plan import (
     many_rows,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes import Serde
-from crossstream.serdes.serde import columns_in
+from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.own import columns_in
 
 
 def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:

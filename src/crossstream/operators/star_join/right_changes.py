@@ -22,7 +22,8 @@ from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.order import Puts, arrival_of, came_before, in_hash_order, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.subscriptions import RAW
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import arrays
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column, concat, take, take_or_null
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import bisect, expand

@@ -23,7 +23,7 @@ from crossstream.operators.star_join.subscriptions import (
     some_reference,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes.serde import NO_READER
+from crossstream.serdes.contract import NO_READER
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
 

@@ -18,19 +18,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream import serdes
 from crossstream.columns.changes import Asked, Changes, reference
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import Emit
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import arrays
+from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.primitives import Bytes
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import expand, places_of, stable_order
 from crossstream.tables.joined import Lookup
 
-RAW: Serde = serdes.bytes()
+RAW: Serde = Bytes()
 """Of keys and values that are bytes of several serdes."""
 
 TABLE, PARTITION, KIND = "table", "partition", "kind"

@@ -12,9 +12,9 @@ from crossstream.graph.traversal import MergePoint
 from crossstream.planning.builder import PlanBuilder, is_stored
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import StatelessStep, Step, StreamGlobalJoinStep, StreamTableJoinStep
-from crossstream.serdes import Serde
-from crossstream.serdes.json.plain import Kept
-from crossstream.serdes.serde import alike
+from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.json.plain import InternalJson
+from crossstream.serdes.own import alike
 
 
 def plan_repartition(builder: PlanBuilder, node: Repartition) -> None:
@@ -89,7 +89,7 @@ _IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep
 
 
 def gather(
-    builder: PlanBuilder, flows: Sequence[Flow], keys: Sequence[Serde], nodes: Sequence[graph.Node]
+    builder: PlanBuilder, flows: Sequence[Flow], keys: Sequence[EngineSerde], nodes: Sequence[graph.Node]
 ) -> tuple[int, tuple[str, ...]]:
     """The round in which flows merge, and the name of each flow there.
 
@@ -108,14 +108,14 @@ def gather(
     return number, tuple(builder.arrive(flow, number, node) for flow, node in zip(moved, nodes, strict=True))
 
 
-def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
+def shared_keys(flows: Sequence[Flow]) -> list[EngineSerde]:
     """The serde in which keys of each flow travel to a merge: its own, or without one, that of another flow.
 
     Of several serdes it takes the one of a flow that is in its state partition already.
     """
-    known = [flow for flow in flows if not isinstance(flow.key, Kept)]
-    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else Kept()
-    return [common if isinstance(flow.key, Kept) else flow.key for flow in flows]
+    known = [flow for flow in flows if not flow.key.stays_inside]
+    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else InternalJson()
+    return [common if flow.key.stays_inside else flow.key for flow in flows]
 
 
 def _origins(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:

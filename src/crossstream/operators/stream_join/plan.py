@@ -10,7 +10,7 @@ from crossstream.graph.traversal import has_new_key
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
-from crossstream.serdes.json.plain import Kept
+from crossstream.serdes.json.plain import InternalJson
 
 
 def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
@@ -34,7 +34,7 @@ def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> Non
     ]
     waiting = None
     if node.kind != "inner" and not node.eager:
-        waiting = builder.own_store(node, "waiting", WAITING, number, stores[0].key, Kept()).name
+        waiting = builder.own_store(node, "waiting", WAITING, number, stores[0].key, InternalJson()).name
     inputs = tuple(
         builder.arrive(replace(flow, key=store.key, value=store.value), number, node)
         for flow, store in zip(flows, stores, strict=True)

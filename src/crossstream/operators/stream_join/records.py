@@ -15,7 +15,7 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import (
     EMPTY_BYTES,
     Column,

@@ -32,7 +32,7 @@ from crossstream.columns.order import (
 )
 from crossstream.columns.stream_time import BY_CLOCK, Timeline
 from crossstream.columns.values import Values, concat_values
-from crossstream.serdes import Serde
+from crossstream.serdes.contract import EngineSerde as Serde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect

@@ -27,8 +27,8 @@ from crossstream.operators.suppress.kernel import (
     stays,
 )
 from crossstream.planning.steps import SuppressStep
-from crossstream.serdes import Serde
 from crossstream.serdes.arrays import null_rows
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
 from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
@@ -51,7 +51,7 @@ class Buffer:
     """The rows that wait when a batch begins. ``key``: the serde of their own keys."""
 
     store: OpenStore
-    key: Serde
+    key: EngineSerde
     by_group: bool
     bits: int
 

@@ -24,11 +24,11 @@ from crossstream.serdes.avro.schema import References, column_type, parse, recor
 from crossstream.serdes.avro.single import Reader
 from crossstream.serdes.avro.types import Form, checked, form_of, schema_text
 from crossstream.serdes.avro.write import fitted, written, written_attributes
+from crossstream.serdes.contract import NO_READER, ByColumns, Readers, Serde
 from crossstream.serdes.json.plain import NATIVE
 from crossstream.serdes.json.shapes import NoColumn, rows_of
 from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.json.typed import json as json_serde
-from crossstream.serdes.serde import NO_READER, ByColumns, Readers, Serde
 
 
 def avro(schema: Any, type: Any = None) -> Serde:
@@ -276,7 +276,7 @@ class AvroValues(ByColumns, ABC):
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """As `Checking.decode_checked`: all fields are always checked."""
+        """As `EngineSerde.decode_checked`: all fields are always checked."""
         record = record_of(self.form.node)
         known = () if record is None else [one.name for one in record.fields]
         return self.decode_series(data, [name for name in fields if name in known])

@@ -14,8 +14,7 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from crossstream.errors import SerdeError, type_and_text
-from crossstream.serdes import arrays
-from crossstream.serdes import serde as calls
+from crossstream.serdes import arrays, calls
 from crossstream.serdes.debezium.avro import AvroEvents
 from crossstream.serdes.debezium.columns import upserted
 from crossstream.serdes.debezium.convert import bad, convert

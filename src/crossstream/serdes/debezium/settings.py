@@ -12,13 +12,13 @@ import msgspec
 import polars as pl
 
 from crossstream.errors import SerdeError
+from crossstream.serdes.contract import Serde
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.serdes.json.shapes import Field, Layout, instance_of, read_schema
 from crossstream.serdes.json.typed import TypedJson, reading_of
 from crossstream.serdes.registry.avro import confluent_avro
 from crossstream.serdes.registry.client import RegistrySettings
-from crossstream.serdes.serde import Serde
 
 _UNIT_NAMES = {"millis": "Timestamp", "micros": "MicroTimestamp", "nanos": "NanoTimestamp"}
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.contract import Readers
 from crossstream.serdes.json.bounds import is_decimal, may_have_exponents
 from crossstream.serdes.json.rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json.shapes import (
@@ -38,7 +39,6 @@ from crossstream.serdes.json.shapes import (
     is_checked,
     narrowed,
 )
-from crossstream.serdes.serde import Readers
 
 FEW = 64
 """Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""

@@ -1,7 +1,7 @@
 """JSON whose objects are plain dicts and lists: of a schema, and without a declared type.
 
 In a schema every field may be null or missing, and others are ignored. `UntypedJson` is the serde that a user names.
-`Kept` is that of values for which no serde is named: they stay inside the engine (decision 0005).
+`InternalJson` is that of values for which no serde is named: they stay inside the engine (decision 0005).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.contract import NO_READER, EngineSerde, Readers
 from crossstream.serdes.json.bounds import is_decimal
 from crossstream.serdes.json.columns import (
     Columns,
@@ -54,7 +55,6 @@ from crossstream.serdes.json.shapes import (
     schema_name,
     shape_of,
 )
-from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 NATIVE = (*KEPT, UUID)
 
@@ -113,7 +113,7 @@ def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str], readers: 
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaJson:
+class SchemaJson(EngineSerde):
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
 
     Fields in the text that the schema does not have are ignored; a dict to write must not have any. What expressions
@@ -212,7 +212,7 @@ _SETS = frozenset({set, frozenset})
 
 
 @dataclass(frozen=True, slots=True)
-class UntypedJson:
+class UntypedJson(EngineSerde):
     """Any JSON value; what msgspec encodes is encoded as msgspec does it.
 
     Expressions need a declared type. The text ``null`` is a null. Of names that occur twice in an object, the last
@@ -271,13 +271,14 @@ _DEEPEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(UntypedJson):
+class InternalJson(UntypedJson):
     """Values that JSON gives back unchanged: dicts with text as keys, lists, text, numbers, booleans.
 
     A tuple comes back as a list. Anything else (a dataclass, an Enum, a datetime, a set) is refused: CS-410.
     """
 
     name: ClassVar[str] = "kept"
+    stays_inside: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
         _check([value])
@@ -292,7 +293,7 @@ class Kept(UntypedJson):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptJson(Kept):
+class KeptJson(InternalJson):
     """JSON of results without a serde that are read from outside.
 
     In stores it is the same as `UntypedJson`, but for values that it does not give back.
@@ -300,8 +301,12 @@ class KeptJson(Kept):
 
     name: ClassVar[str] = "json"
 
+    @property
+    def public(self) -> EngineSerde:
+        return UntypedJson()
 
-def unnamed(serde: Serde) -> Serde:
+
+def unnamed(serde: EngineSerde) -> EngineSerde:
     """The serde of a result that takes over the one of its input: of JSON without a type only what it gives back."""
     return KeptJson() if serde == UntypedJson() else serde
 
@@ -333,7 +338,7 @@ def _fault(values: Sequence[Any]) -> str | None:
     return None
 
 
-def typed_as(dtype: pl.DataType) -> Serde | None:
+def typed_as(dtype: pl.DataType) -> EngineSerde | None:
     """The serde in which columns of a type are kept: JSON of this type. None where it has no form for the type."""
     try:
         shape_of(dtype)

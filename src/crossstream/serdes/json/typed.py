@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
+from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
 from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
 from crossstream.serdes.json.columns import (
     Columns,
@@ -74,7 +75,6 @@ from crossstream.serdes.json.types import (
     unfit_for_keys,
     with_scales,
 )
-from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 
 def json(type: Any = None, *, decimals: Decimals = "text") -> Serde:
@@ -115,7 +115,7 @@ def scaled(serde: TypedJson, scales: Mapping[str, int]) -> TypedJson:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedJson:
+class TypedJson(EngineSerde):
     """JSON of a Python type. Objects are what msgspec decodes for it.
 
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
@@ -164,7 +164,7 @@ class TypedJson:
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """Why equal objects may have different texts; None: they have one (`key_fault`)."""
+        """Why equal objects may have different texts; None: they have one."""
         return reading_of(self.type).unfit_for_keys
 
     def serialize(self, value: Any) -> bytes | None:

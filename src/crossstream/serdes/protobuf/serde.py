@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.avro.rows import number_at, varint
+from crossstream.serdes.contract import Serde
 from crossstream.serdes.json.shapes import instance_of
 from crossstream.serdes.protobuf.columns import (
     WRAPPERS,
@@ -31,7 +32,6 @@ from crossstream.serdes.protobuf.columns import (
 )
 from crossstream.serdes.registry.client import Kind, Reference, RegistrySettings, Strategy
 from crossstream.serdes.registry.serde import RegistrySerde
-from crossstream.serdes.serde import Serde
 from crossstream.serdes.shipping import Shipped, received, shipped
 
 _ROWS = 2**30

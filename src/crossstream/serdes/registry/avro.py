@@ -14,10 +14,10 @@ from crossstream.serdes.avro.schema import References, record_of
 from crossstream.serdes.avro.serde import AvroValues, Group, declared, reader_of, typed
 from crossstream.serdes.avro.single import Reader
 from crossstream.serdes.avro.types import Form, form_of
+from crossstream.serdes.contract import Serde
 from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.registry.client import Kind, RegistrySettings, Strategy, subject_name
 from crossstream.serdes.registry.serde import INTERNAL_ID, RegistrySerde, check_ids, framed_parts
-from crossstream.serdes.serde import Serde
 
 
 def confluent_avro(

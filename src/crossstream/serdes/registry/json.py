@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
+from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
 from crossstream.serdes.json.plain import SchemaJson, UntypedJson
 from crossstream.serdes.json.typed import TypedJson, json
+from crossstream.serdes.own import known
 from crossstream.serdes.registry.client import Kind, RegistrySettings, Strategy
 from crossstream.serdes.registry.json_cost import MOST_STEPS, Cost
 from crossstream.serdes.registry.serde import RegistrySerde
-from crossstream.serdes.serde import NO_READER, Checking, Passing, Readers, Serde, SomeColumns, key_fault
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -49,7 +50,7 @@ def confluent_json(
     >>> orders.deserialize(orders.serialize({"id": 7}))
     {'id': 7}
     """
-    inner = json(type)
+    inner = known(json(type))
     text = schema if isinstance(schema, str) or schema is None else msgspec.json.encode(schema).decode()
     if text is not None:
         _title(text)
@@ -73,7 +74,7 @@ class ConfluentJson(RegistrySerde):
 
     kind: ClassVar[Kind] = "JSON"
 
-    inner: Serde
+    inner: EngineSerde
     schema: str | None
     references: tuple[tuple[str, str], ...] = ()
     validate: bool = False
@@ -88,11 +89,11 @@ class ConfluentJson(RegistrySerde):
 
     @property
     def some_columns(self) -> pl.DataType | None:
-        return self.inner.some_columns if isinstance(self.inner, SomeColumns) else self.inner.dtype
+        return self.inner.columns
 
     @property
     def unfit_for_keys(self) -> str | None:
-        return key_fault(self.inner)
+        return self.inner.unfit_for_keys
 
     @property
     def record_name(self) -> str | None:
@@ -118,14 +119,10 @@ class ConfluentJson(RegistrySerde):
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         with self._named():
-            payload = self._payload(data)
-            if isinstance(self.inner, Checking):
-                return self.inner.decode_checked(payload, fields, readers)
-            return self.inner.decode_series(payload, fields)
+            return self.inner.decode_checked(self._payload(data), fields, readers)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         with self._named():
-            assert isinstance(self.inner, Passing)
             return self.inner.nulls(self._payload(data))
 
     @contextmanager

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.contract import ByColumns
 from crossstream.serdes.registry.client import (
     Kind,
     Reference,
@@ -25,7 +26,6 @@ from crossstream.serdes.registry.client import (
     connection,
     subject_name,
 )
-from crossstream.serdes.serde import ByColumns
 
 INTERNAL_ID = 0
 """The id in frames that do not leave the application: payload of the declared schema. A registry gives no id 0.
@@ -182,8 +182,12 @@ class RegistrySerde(ByColumns, ABC):
     def _id_for(self, subject: str) -> int:
         """The id of the schema that is written."""
 
+    @property
+    def knows_topics(self) -> bool:
+        return True
+
     def read_from(self: S, topic: str | None, is_key: bool) -> S:
-        """As `ForTopic.read_from`: any schema of the format is read, whatever its subject."""
+        """As `EngineSerde.read_from`: any schema of the format is read, whatever its subject."""
         return self
 
     def written_to(self: S, topic: str | None, is_key: bool) -> S:

@@ -57,13 +57,13 @@ def test_records_are_known_by_what_a_function_says(records, within, every, parti
     import pyarrow as pa
 
     from crossstream.columns.hashing import hash_keys, partition_of
-    from crossstream.serdes import serde as calls
-    from crossstream.serdes.json.plain import Kept
+    from crossstream.serdes import calls
+    from crossstream.serdes.json.plain import InternalJson
 
     def place(record: tuple[str | None, int, int]) -> int:
         if not record[1]:
             return 0
-        wire = pa.array([calls.serialize(Kept(), str(record[1]))], pa.large_binary())
+        wire = pa.array([calls.serialize(InternalJson(), str(record[1]))], pa.large_binary())
         return int(partition_of(hash_keys(wire), partitions)[0])
 
     def grouped(rows):
