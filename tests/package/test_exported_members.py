@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -42,21 +41,6 @@ def test_nothing_else_is_listed():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'GlobalKTabel'"):
         cs.GlobalKTabel  # noqa: B018
-
-
-NOT_YET = {
-    "crossstream.serdes": ["debezium_json"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("module", "name"), [(home, name) for home in NOT_YET for name in NOT_YET[home]])
-def test_what_is_not_there_yet_says_so(module, name):
-    home = importlib.import_module(module)
-    with pytest.raises(
-        AttributeError, match=rf"^module '{module}' has no {name} yet: see Status in README.md$"
-    ):
-        getattr(home, name)
-    assert not hasattr(home, name)
 
 
 def test_an_unknown_serde_is_an_attribute_error():

@@ -20,8 +20,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.serdes.calls import find_invalid
 from crossstream.serdes.own import check_key_serde
-from crossstream.serdes.protobuf import columns as protobuf_columns
 from crossstream.serdes.protobuf import serde as module
+from crossstream.serdes.protobuf.arrow import arrow_type
+from crossstream.serdes.protobuf.columns import plain_of
 from crossstream.serdes.registry.client import connection
 
 pytest.importorskip("confluent_kafka.schema_registry.protobuf")
@@ -93,8 +94,8 @@ def test_columns_are_what_objects_are(orders: list[dict[str, Any] | None]) -> No
     data = serde().encode_objects(orders)
     messages = serde().decode_objects(data)
     column = serde().decode_series(data)
-    rows = [None if one is None else protobuf_columns.plain_of(one) for one in messages]
-    slow = pl.Series("", pa.array(rows, protobuf_columns.arrow_type(serde().dtype)))
+    rows = [None if one is None else plain_of(one) for one in messages]
+    slow = pl.Series("", pa.array(rows, arrow_type(serde().dtype)))
     assert column.dtype == serde().dtype
     assert sorted_maps(column).equals(sorted_maps(slow), null_equal=True)
     assert serde().decode_objects(serde().encode_series(column)) == messages

@@ -37,8 +37,9 @@ from crossstream.serdes.avro.schema import (
 from crossstream.serdes.json import shapes as json_shapes
 from crossstream.serdes.json import types as json_types
 from crossstream.serdes.json.plain import NATIVE
+from crossstream.serdes.json.reading import has_limits
 from crossstream.serdes.json.shapes import DECIMAL_DIGITS, NoColumn
-from crossstream.serdes.json.typed import TypedJson, has_limits
+from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.json.types import derives_values, type_name
 from crossstream.serdes.json.types import nodes_in as types_in
 

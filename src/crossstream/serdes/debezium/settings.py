@@ -15,8 +15,9 @@ from crossstream.errors import SerdeError
 from crossstream.serdes.contract import Serde
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical
 from crossstream.serdes.json.plain import SchemaJson
+from crossstream.serdes.json.reading import reading_of
 from crossstream.serdes.json.shapes import Field, Layout, instance_of, read_schema
-from crossstream.serdes.json.typed import TypedJson, reading_of
+from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.registry.avro import confluent_avro
 from crossstream.serdes.registry.client import RegistrySettings
 

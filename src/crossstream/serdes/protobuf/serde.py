@@ -18,18 +18,8 @@ from crossstream.serdes import arrays, refusals
 from crossstream.serdes.avro.rows import number_at, varint
 from crossstream.serdes.contract import Serde
 from crossstream.serdes.json.shapes import instance_of
-from crossstream.serdes.protobuf.columns import (
-    WRAPPERS,
-    Fields,
-    arrow_type,
-    columnar,
-    fields_of,
-    message_of,
-    plain_of,
-    read_columns,
-    write_columns,
-    writes_alike,
-)
+from crossstream.serdes.protobuf.arrow import arrow_type, columnar, read_columns, write_columns, writes_alike
+from crossstream.serdes.protobuf.columns import WRAPPERS, Fields, fields_of, message_of, plain_of
 from crossstream.serdes.registry.client import Kind, Reference, RegistrySettings, Strategy
 from crossstream.serdes.registry.serde import RegistrySerde
 from crossstream.serdes.shipping import Shipped, received, shipped
