@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.described import describe, made
+from crossstream.serdes.described import made
+from crossstream.serdes.own import known
 
 KEY = serdes.string()
 
@@ -119,8 +120,8 @@ def test_the_two_are_not_alike_and_are_described() -> None:
     assert NUMBERS != TEXTS
     assert pickle.loads(pickle.dumps(NUMBERS)) == NUMBERS
     schema = serdes.json(SCHEMA, decimals="number")
-    assert made(describe(schema), {}) == schema
-    read = made(describe(NUMBERS), {})
+    assert made(known(schema).described(), {}) == schema
+    read = made(known(NUMBERS).described(), {})
     data = NUMBERS.serialize(Payment(Decimal(LARGE), []))
     assert read.deserialize(data)["amount"] == Decimal(LARGE)
     assert read.decode_objects(pa.array([data], pa.large_binary()))[0]["amount"] == Decimal(LARGE)

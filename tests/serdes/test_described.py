@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.query.text import parse_key
-from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
+from crossstream.serdes.described import PlainJson, made
+from crossstream.serdes.description import Described, as_data, of_data
 from crossstream.serdes.json.plain import SchemaJson
+from crossstream.serdes.own import known
 from crossstream.storage.commit_log import BatchLog
 from tests.cli.cases import call
 from tests.docs.state_folder import Writer
@@ -87,7 +89,7 @@ class WithStatus:
 
 def read_back(serde: serdes.Serde, **given: serdes.Serde) -> serdes.Serde:
     """The serde as another process has it."""
-    return made(msgspec.json.decode(msgspec.json.encode(describe(serde)), type=Described), given)
+    return made(msgspec.json.decode(msgspec.json.encode(known(serde).described()), type=Described), given)
 
 
 SCHEMA = {
@@ -129,7 +131,7 @@ def test_a_serde_of_the_user_with_the_name_of_another_is_none_of_ours() -> None:
     class Fake(Pair):
         name = "string"
 
-    assert describe(Fake()).kind == "own"
+    assert known(Fake()).described().kind == "own"
 
 
 dtypes = st.recursive(
@@ -362,7 +364,7 @@ class TestAvroAndTheRegistry:
     )
     def test_what_is_secret_stays_with_the_application(self, registry: Any) -> None:
         for serde in (serdes.confluent_avro(registry, SHOP), serdes.confluent_json(registry, Place)):
-            text = msgspec.json.encode(describe(serde)).decode()
+            text = msgspec.json.encode(known(serde).described()).decode()
             assert "http://described:8081/" in text
             assert "secret" not in text
 

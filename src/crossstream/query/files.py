@@ -10,7 +10,7 @@ from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.serdes import Serde
-from crossstream.serdes.described import describe, made, names_in
+from crossstream.serdes.described import made, names_in
 from crossstream.serdes.own import known
 from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.storage.bucket import AWAY
@@ -30,8 +30,8 @@ def describe_readers(plan: Plan) -> dict[str, Readable]:
         store.public: Readable(
             store.name,
             store.layout.kind,
-            describe(store.key),
-            describe(store.value),
+            store.key.described(),
+            store.value.described(),
             store.history,
             store.window_size,
         )

@@ -30,7 +30,7 @@ from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.serdes.primitives import Bytes
-from crossstream.serdes.windowed import Windowed, WindowedSerde
+from crossstream.serdes.windowed import Windowed
 from crossstream.storage.log_entries import BatchEntry
 from crossstream.task.batch import Settings
 from crossstream.topics import RangeReader
@@ -46,7 +46,7 @@ class Followed:
 
     def has(self, key: Any) -> bool:
         """Whether a row has one of the keys; of a window, the key inside counts."""
-        if isinstance(key, Windowed) and not isinstance(self.serde, WindowedSerde):
+        if isinstance(key, Windowed) and not self.serde.has_windows:
             if self.window is not None:
                 return key == self.window
             key = key.key

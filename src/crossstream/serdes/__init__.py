@@ -165,7 +165,7 @@ def session_windowed(inner: Serde) -> Serde:
 
 
 def _inner(name: str, given: Serde) -> EngineSerde:
-    """The serde that another one is made of. Raises `SerdeError` (CS-404) for what is none."""
+    """The serde that another one is made of. Raises `SerdeError` (CS-404) for anything else."""
     if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
         raise refusals.no_serde(f"serdes.{name}", given)
     return known(given)

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays
+from crossstream.serdes.description import Described
 
 S = TypeVar("S", bound="EngineSerde")
 
@@ -139,6 +140,10 @@ class EngineSerde(_Contract):
     def knows_topics(self) -> bool:
         """Whether `read_from` and `written_to` may give another serde."""
         return False
+
+    def described(self) -> Described:
+        """What a state folder says of it. Of a user's it is the name: who opens the folder passes the serde."""
+        return Described(self.name, "own")
 
     def read_from(self: S, topic: str | None, is_key: bool) -> S:
         """The serde for records that a source reads; a schema may depend on the topic. None: a pattern of topics."""

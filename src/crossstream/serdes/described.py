@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
-from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import ConfigError, CrossStreamError, StateError
+from crossstream.errors import ConfigError, StateError
 from crossstream.serdes import refusals
 from crossstream.serdes.avro.schema import parse
 from crossstream.serdes.avro.serde import Avro
 from crossstream.serdes.contract import EngineSerde, OneByOne, Serde
+from crossstream.serdes.description import Described, of_data
 from crossstream.serdes.json.plain import InternalJson, SchemaJson, UntypedJson
 from crossstream.serdes.json.rows import Decoder, decode_row, decode_rows
-from crossstream.serdes.json.typed import TypedJson
+from crossstream.serdes.json.typed import KNOWN_TYPES, TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.own import known
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
@@ -31,57 +29,15 @@ from crossstream.serdes.protobuf.serde import ConfluentProtobuf
 from crossstream.serdes.registry.avro import ConfluentAvro
 from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.serdes.registry.json import ConfluentJson
-from crossstream.serdes.shipping import message_class, shipped
+from crossstream.serdes.shipping import message_class
 from crossstream.serdes.windowed import WindowedSerde
-
-_VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
-"""Types for `json(type)` that every process has."""
-
-_MOST_DEPTH = 64
-"""Levels of a type of columns: Polars itself takes no more than about that."""
-
-_NAMED = MappingProxyType(
-    {
-        kind.__name__: kind
-        for kind in (
-            pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64,
-            pl.String, pl.Boolean, pl.Binary, pl.Date, pl.Time,
-        )
-    }
-)  # fmt: skip
-
-
-class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed",
-    "avro", "confluent_avro", "confluent_json", "confluent_protobuf" or "own".
-
-    ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
-    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these
-    windows.
-
-    ``text``: the schema of Avro, or the full name of a message; ``references``: the schemas that it refers to, by name;
-    ``files``: those that describe the message, serialised. ``registry``: the URL of a schema registry, without secrets;
-    it is asked for rows that are stored as they were read from a topic.
-    """
-
-    name: str
-    kind: str
-    columns: Any = None
-    is_plain: bool = False
-    sides: tuple[Described, ...] = ()
-    size: int | None = None
-    text: str = ""
-    references: tuple[tuple[str, str], ...] = ()
-    files: tuple[bytes, ...] = ()
-    registry: str = ""
-    decimals: Literal["text", "number"] = "text"
 
 
 @lru_cache(maxsize=1)
 def _known() -> Mapping[str, EngineSerde]:
     """The serdes that need no more than their names."""
     numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
-    typed = map(TypedJson, _VALUES)
+    typed = map(TypedJson, KNOWN_TYPES)
     made: list[EngineSerde] = [
         String(),
         Bytes(),
@@ -93,37 +49,6 @@ def _known() -> Mapping[str, EngineSerde]:
         *typed,
     ]
     return MappingProxyType({serde.name: serde for serde in made})
-
-
-def describe(serde: Serde) -> Described:
-    """A serde as data."""
-    name, plain, public = serde.name, _known().get(serde.name), known(serde).public
-    if type(public) is type(plain) and public == plain:
-        return Described(name, "known")
-    if isinstance(serde, LeftOrRightSerde):
-        return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
-    if isinstance(serde, WindowedSerde):
-        return Described(name, "windowed", sides=(describe(serde.inner),), size=serde.size)
-    if isinstance(serde, SchemaJson):
-        return Described(name, "schema", as_data(serde.dtype), decimals=serde.decimals)
-    if isinstance(serde, TypedJson):
-        dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
-        fits = dtype is not None and serde.unfit_for_keys is None and is_plain(serde, dtype)
-        columns = None if dtype is None else as_data(dtype)
-        return Described(name, "class", columns, fits, decimals=serde.decimals)
-    if isinstance(serde, Avro):
-        return Described(name, "avro", text=serde.schema)
-    if isinstance(serde, ConfluentAvro) and serde.schema is not None:
-        url = serde.registry.public_url
-        return Described(name, "confluent_avro", text=serde.schema, references=serde.references, registry=url)
-    if isinstance(serde, ConfluentJson):
-        url = serde.registry.public_url
-        return Described(name, "confluent_json", sides=(describe(serde.inner),), registry=url)
-    if isinstance(serde, ConfluentProtobuf):
-        _, _, message, files = shipped(serde.message)
-        url = serde.registry.public_url
-        return Described(name, "confluent_protobuf", text=message, files=files, registry=url)
-    return Described(name, "own")
 
 
 def names_in(described: Described) -> set[str]:
@@ -197,58 +122,6 @@ def _of_registry(
     raise ValueError(f"it is of the kind {described.kind!r}")
 
 
-def as_data(dtype: Any) -> Any:
-    """A type of columns as JSON: a name, or an object of one field, such as ``{"list": "String"}``."""
-    if isinstance(dtype, pl.Struct):
-        return {"struct": {field.name: as_data(field.dtype) for field in dtype.fields}}
-    if isinstance(dtype, pl.List):
-        return {"list": as_data(dtype.inner)}
-    if isinstance(dtype, pl.Datetime):
-        return {"datetime": [dtype.time_unit, dtype.time_zone]}
-    if isinstance(dtype, pl.Duration):
-        return {"duration": [dtype.time_unit]}
-    if isinstance(dtype, pl.Decimal):
-        return {"decimal": [dtype.precision, dtype.scale]}
-    return dtype.__name__ if isinstance(dtype, type) else type(dtype).__name__
-
-
-def of_data(data: Any, depth: int = _MOST_DEPTH) -> pl.DataType:
-    """The type that `as_data` wrote. Raises some exception for a wrong description."""
-    if isinstance(data, str):
-        return _NAMED[data]()
-    if not depth:
-        raise ValueError(f"it goes deeper than {_MOST_DEPTH} levels")
-    ((kind, what),) = data.items()
-    if kind == "struct":
-        return pl.Struct({name: of_data(inner, depth - 1) for name, inner in what.items()})
-    if kind == "list":
-        return pl.List(of_data(what, depth - 1))
-    if kind == "decimal":
-        precision, scale = what
-        if not (isinstance(precision, int | None) and 0 <= scale <= (precision or 38) <= 38):
-            raise ValueError(f"there is no decimal of {precision} digits, {scale} of them behind the point")
-        return pl.Decimal(precision, scale)
-    unit, *zone = what
-    if unit not in ("ms", "us", "ns"):
-        raise ValueError(f"there is no unit {unit!r}")
-    if kind == "duration" and not zone:
-        return pl.Duration(unit)
-    if kind != "datetime" or len(zone) != 1:
-        raise ValueError(f"there is no type {kind!r}")
-    if zone[0] is not None:
-        ZoneInfo(zone[0])
-    return pl.Datetime(unit, zone[0])
-
-
-_SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
-    pl.String: ("a", "b"),
-    pl.Boolean: (False, True),
-    pl.Int64: (7, 8),
-    pl.Float64: (0.5, 1.5),
-}
-"""Two values of each type whose text depends on nothing else."""
-
-
 _any: Decoder = msgspec.json.Decoder()
 _exact: Decoder = msgspec.json.Decoder(float_hook=Decimal)
 """Gives every number with a point as a Decimal: which of them the class declares as such is not known."""
@@ -293,24 +166,6 @@ class PlainJson(OneByOne):
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         serde = UntypedJson() if self.dtype is None else SchemaJson(self.dtype)
         return serde.decode_series(data, fields)
-
-
-def is_plain(serde: TypedJson, dtype: pl.Struct) -> bool:
-    """Whether the class writes exactly its fields: no tag, no names or texts of its own."""
-    try:
-        for which in (0, 1):
-            text = SchemaJson(dtype).serialize(_sample(dtype, which))
-            if serde.serialize(serde.deserialize(text)) != text:
-                return False
-    except (CrossStreamError, KeyError):
-        return False
-    return True
-
-
-def _sample(dtype: Any, which: int) -> Any:
-    if isinstance(dtype, pl.Struct):
-        return {field.name: _sample(field.dtype, which) for field in dtype.fields}
-    return _SAMPLES[dtype if isinstance(dtype, type) else type(dtype)][which]
 
 
 def _has_all(value: Any, dtype: pl.Struct) -> bool:

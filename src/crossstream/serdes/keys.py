@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.contract import Comparable, EngineSerde, OneByOne
+from crossstream.serdes.description import Described
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -102,6 +103,9 @@ class LeftOrRightSerde(Composite, OneByOne):
     def made_of(self, *inner: EngineSerde) -> LeftOrRightSerde:
         left, right = inner
         return LeftOrRightSerde(left, right)
+
+    def described(self) -> Described:
+        return Described(self.name, "left_or_right", sides=(self.left.described(), self.right.described()))
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.contract import EngineSerde, OneByOne
+from crossstream.serdes.description import Described
 
 _UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 _UUID_BYTES = re.compile(_UUID_TEXT.replace(r"\z", r"\Z").encode())
@@ -30,6 +31,9 @@ class String(EngineSerde):
 
     name: ClassVar[str] = "string"
     dtype: ClassVar[pl.DataType] = pl.String()
+
+    def described(self) -> Described:
+        return Described(self.name, "known")
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -92,6 +96,9 @@ class Bytes(EngineSerde):
     name: ClassVar[str] = "bytes"
     dtype: ClassVar[pl.DataType] = pl.Binary()
 
+    def described(self) -> Described:
+        return Described(self.name, "known")
+
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
             return None
@@ -128,6 +135,9 @@ class Boolean(OneByOne):
 
     name: ClassVar[str] = "boolean"
     dtype: ClassVar[pl.DataType] = pl.Boolean()
+
+    def described(self) -> Described:
+        return Described(self.name, "known")
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -170,6 +180,9 @@ class Uuid(OneByOne):
     name: ClassVar[str] = "uuid"
     dtype: ClassVar[pl.DataType] = pl.String()
     varied: ClassVar[bool] = True
+
+    def described(self) -> Described:
+        return Described(self.name, "known")
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -250,6 +263,9 @@ class Number(EngineSerde):
     @property
     def _integral(self) -> bool:
         return self.name.startswith("int")
+
+    def described(self) -> Described:
+        return Described(self.name, "known")
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.contract import ByColumns, EngineSerde
+from crossstream.serdes.description import Described
 from crossstream.serdes.keys import Composite
 
 NO_END = (1 << 63) - 1
@@ -74,6 +75,9 @@ class WindowedSerde(Composite, ByColumns):
     def made_of(self, *inner: EngineSerde) -> WindowedSerde:
         (one,) = inner
         return replace(self, inner=one)
+
+    def described(self) -> Described:
+        return Described(self.name, "windowed", sides=(self.inner.described(),), size=self.size)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

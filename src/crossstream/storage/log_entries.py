@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from crossstream.errors import IncompatibleStateError, StateError
-from crossstream.serdes.described import Described
+from crossstream.serdes.description import Described
 from crossstream.storage.door import (
     Batch,
     Count,

@@ -17,7 +17,8 @@ from deltalake import DeltaTable
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.serdes.described import describe, made
+from crossstream.serdes.described import made
+from crossstream.serdes.own import known
 from tests.lakehouse.lake import Lake
 
 RAW = serdes.bytes()
@@ -91,7 +92,7 @@ def test_callables_get_objects_with_its_digits() -> None:
 
 def test_a_reader_without_the_class_has_it() -> None:
     serde = cs.debezium(Order, scales=SCALES).stored
-    assert made(describe(serde), {}).dtype == serde.dtype
+    assert made(known(serde).described(), {}).dtype == serde.dtype
 
 
 @dataclass

@@ -25,6 +25,7 @@ from crossstream.serdes.avro.single import Reader
 from crossstream.serdes.avro.types import Form, checked, form_of, schema_text
 from crossstream.serdes.avro.write import fitted, written, written_attributes
 from crossstream.serdes.contract import NO_READER, ByColumns, Readers, Serde
+from crossstream.serdes.description import Described
 from crossstream.serdes.json.plain import NATIVE
 from crossstream.serdes.json.shapes import NoColumn, rows_of
 from crossstream.serdes.json.typed import TypedJson
@@ -330,6 +331,9 @@ class Avro(AvroValues):
     @property
     def form(self) -> Form:
         return form_of(self.schema, (), self.of)
+
+    def described(self) -> Described:
+        return Described(self.name, "avro", text=self.schema)
 
     def _own_text(self) -> tuple[str, References]:
         return self.schema, ()

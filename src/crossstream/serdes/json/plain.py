@@ -21,6 +21,7 @@ from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers
+from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import is_decimal
 from crossstream.serdes.json.columns import (
     Columns,
@@ -129,6 +130,9 @@ class SchemaJson(EngineSerde):
     def name(self) -> str:
         return named(_schema_reading(self.dtype).name, self.decimals)
 
+    def described(self) -> Described:
+        return Described(self.name, "schema", as_data(self.dtype), decimals=self.decimals)
+
     def serialize(self, value: Any) -> bytes | None:
         text: bytes | None = self.encode_objects([value])[0].as_py()
         return text
@@ -222,6 +226,9 @@ class UntypedJson(EngineSerde):
     name: ClassVar[str] = "json"
     dtype: ClassVar[pl.DataType | None] = None
     varied: ClassVar[bool] = True
+
+    def described(self) -> Described:
+        return Described(self.name, "known")
 
     def serialize(self, value: Any) -> bytes | None:
         return encode_row(_listed(value), "json")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, get_args
+from uuid import UUID
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
+from crossstream.errors import CrossStreamError
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
+from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
 from crossstream.serdes.json.columns import (
     conform,
@@ -60,6 +64,9 @@ from crossstream.serdes.json.types import (
     Scales,
     in_declared_order,
 )
+
+KNOWN_TYPES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
+"""Types that every process has."""
 
 
 def json(type: Any = None, *, decimals: Decimals = "text") -> Serde:
@@ -151,6 +158,14 @@ class TypedJson(EngineSerde):
     def unfit_for_keys(self) -> str | None:
         """Why equal objects may have different texts; None: they have one."""
         return reading_of(self.type).unfit_for_keys
+
+    def described(self) -> Described:
+        if self.type in KNOWN_TYPES and self.decimals == "text":
+            return Described(self.name, "known")
+        dtype = self.dtype if isinstance(self.dtype, pl.Struct) else None
+        fits = dtype is not None and self.unfit_for_keys is None and is_plain(self, dtype)
+        columns = None if dtype is None else as_data(dtype)
+        return Described(self.name, "class", columns, fits, decimals=self.decimals)
 
     def serialize(self, value: Any) -> bytes | None:
         encode, checks = self._writing()
@@ -244,3 +259,30 @@ def _check_type(kind: Any) -> None:
         reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
         raise refusals.unusable_type(kind, str(error)) from error
+
+
+_SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
+    pl.String: ("a", "b"),
+    pl.Boolean: (False, True),
+    pl.Int64: (7, 8),
+    pl.Float64: (0.5, 1.5),
+}
+"""Two values of each type whose text depends on nothing else."""
+
+
+def is_plain(serde: TypedJson, dtype: pl.Struct) -> bool:
+    """Whether the class writes exactly its fields: no tag, no names or texts of its own."""
+    try:
+        for which in (0, 1):
+            text = SchemaJson(dtype).serialize(_sample(dtype, which))
+            if serde.serialize(serde.deserialize(text)) != text:
+                return False
+    except (CrossStreamError, KeyError):
+        return False
+    return True
+
+
+def _sample(dtype: Any, which: int) -> Any:
+    if isinstance(dtype, pl.Struct):
+        return {field.name: _sample(field.dtype, which) for field in dtype.fields}
+    return _SAMPLES[dtype if isinstance(dtype, type) else type(dtype)][which]

@@ -17,6 +17,7 @@ from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.avro.rows import number_at, varint
 from crossstream.serdes.contract import Serde
+from crossstream.serdes.description import Described
 from crossstream.serdes.json.shapes import instance_of
 from crossstream.serdes.protobuf.arrow import arrow_type, columnar, read_columns, write_columns, writes_alike
 from crossstream.serdes.protobuf.columns import WRAPPERS, Fields, fields_of, message_of, plain_of
@@ -104,6 +105,11 @@ class ConfluentProtobuf(RegistrySerde):
     def record_name(self) -> str | None:
         name: str = self.message.DESCRIPTOR.full_name
         return name
+
+    def described(self) -> Described:
+        _, _, message, files = shipped(self.message)
+        url = self.registry.public_url
+        return Described(self.name, "confluent_protobuf", text=message, files=files, registry=url)
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         return self._written(arrays.binary_rows([self._bytes(value) for value in values]))

@@ -15,6 +15,7 @@ from crossstream.serdes.avro.serde import AvroValues, Group, declared, reader_of
 from crossstream.serdes.avro.single import Reader
 from crossstream.serdes.avro.types import Form, form_of
 from crossstream.serdes.contract import Serde
+from crossstream.serdes.description import Described
 from crossstream.serdes.json.typed import TypedJson
 from crossstream.serdes.registry.client import Kind, RegistrySettings, Strategy, subject_name
 from crossstream.serdes.registry.serde import INTERNAL_ID, RegistrySerde, check_ids, framed_parts
@@ -89,6 +90,14 @@ class ConfluentAvro(RegistrySerde, AvroValues):
     @property
     def declared(self) -> Form | None:
         return None if self.schema is None else self.form
+
+    def described(self) -> Described:
+        if self.schema is None:
+            return Described(self.name, "own")
+        url = self.registry.public_url
+        return Described(
+            self.name, "confluent_avro", text=self.schema, references=self.references, registry=url
+        )
 
     def read_from(self, topic: str | None, is_key: bool) -> ConfluentAvro:
         """Fixes a schema that is not declared, for all processes."""

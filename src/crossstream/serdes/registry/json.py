@@ -16,6 +16,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
+from crossstream.serdes.description import Described
 from crossstream.serdes.json.plain import SchemaJson, UntypedJson
 from crossstream.serdes.json.typed import TypedJson, json
 from crossstream.serdes.own import known
@@ -98,6 +99,10 @@ class ConfluentJson(RegistrySerde):
     @property
     def record_name(self) -> str | None:
         return None if self.schema is None else _title(self.schema)
+
+    def described(self) -> Described:
+        sides = (self.inner.described(),)
+        return Described(self.name, "confluent_json", sides=sides, registry=self.registry.public_url)
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         with self._named():
