@@ -35,7 +35,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
 from crossstream.serdes import arrays
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.keys import LEFT
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
@@ -78,7 +78,7 @@ def subscribe(
     view: Snapshot,
     left: Changes,
     references: pa.LargeBinaryArray,
-    serde: Serde | None,
+    serde: EngineSerde | None,
     *,
     emit: Emit,
     bits: int,
@@ -151,7 +151,7 @@ def _references_before(
 def _subscriptions(
     net: Changes,
     keys: Column,
-    serde: Serde | None,
+    serde: EngineSerde | None,
     *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray],
 ) -> Changes:
     rows = np.concatenate([rows for rows, _, _ in groups])
@@ -176,10 +176,10 @@ class Serdes:
     ``either``: results are keyed by `LeftOrRight` (decision 0018).
     """
 
-    key: Serde | None
-    value: Serde | None
-    right: Serde | None
-    either: Serde | None = None
+    key: EngineSerde | None
+    value: EngineSerde | None
+    right: EngineSerde | None
+    either: EngineSerde | None = None
 
     def keys(self, primary: pa.LargeBinaryArray) -> Values:
         """The keys of results, from serialised primary keys."""
@@ -232,7 +232,7 @@ class _Subscriptions:
         begins, ends = chain[np.append(True, ~follows)], chain[np.append(~follows, True)]
         return cls(subs, h, group, heads, keys, first, before, after, last, begins, ends)
 
-    def kept(self, serde: Serde | None, bits: int, with_headers: bool) -> Run:
+    def kept(self, serde: EngineSerde | None, bits: int, with_headers: bool) -> Run:
         """The rows of the store after the batch; ``limit``: those in front of it found what was there before."""
         primary = self.changes.extra[PRIMARY]
         columns: dict[str, Column] = {
@@ -383,7 +383,7 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
 
 
 def _answered(
-    subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: Serde | None, chunk: int
+    subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: EngineSerde | None, chunk: int
 ) -> Iterator[tuple[Values, Column, Column | None, np.ndarray]]:
     """Left rows and the right changes that come while they refer to them: value, primary key, headers, change."""
     changes = subs.changes

@@ -16,7 +16,7 @@ from crossstream.planning.plan import (
     StoreDef,
 )
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.json.plain import InternalJson
 from crossstream.serdes.primitives import Number
 
@@ -63,7 +63,12 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
 
 
 def subscribe(
-    builder: PlanBuilder, node: ForeignKeyJoin, flow: Flow, arrived: str, key: Serde, rounds: tuple[int, int]
+    builder: PlanBuilder,
+    node: ForeignKeyJoin,
+    flow: Flow,
+    arrived: str,
+    key: EngineSerde,
+    rounds: tuple[int, int],
 ) -> tuple[Flow, Flow, StoreDef]:
     """Remembers the foreign key of each left row. Returns the subscriptions, the answers, and the store of the former.
 

@@ -26,7 +26,7 @@ from crossstream.operators.foreign_key_join.kernel import (
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.task.runner import Emitted, Runner, no_changes
 
@@ -66,7 +66,9 @@ class ReferenceRunner(Runner):
         self.emit(replace(changes, extra=extra))
 
 
-def references_of(function: Function, serde: Serde | None, changes: Changes) -> tuple[Column, list[Failure]]:
+def references_of(
+    function: Function, serde: EngineSerde | None, changes: Changes
+) -> tuple[Column, list[Failure]]:
     """The foreign key that an extractor takes from each row, serialised; null in a deleted row."""
     outcome = evaluate_where(~changes.value.missing(), function, changes.key, value=changes.value)
     column, wrong = serialized(outcome.values, serde, "the foreign key")

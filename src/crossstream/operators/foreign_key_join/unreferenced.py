@@ -20,7 +20,7 @@ from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
 from crossstream.serdes import arrays
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
@@ -36,8 +36,8 @@ def unreferenced(
     subscriptions: Changes,
     right: Changes,
     right_rows: Lookup,
-    either: Serde,
-    left_value: Serde | None,
+    either: EngineSerde,
+    left_value: EngineSerde | None,
     *,
     emit: Emit,
     bits: int,

@@ -24,7 +24,7 @@ from crossstream.operators.foreign_key_join.kernel import (
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.kernel import look_up
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column
 from crossstream.tables.global_tables import Changed, History
 from crossstream.tables.partners import LEFT, RIGHT
@@ -150,7 +150,7 @@ class GlobalResolveRunner(Runner):
             self.task.failures.failed(view, changes, mine)
 
     def _report_looked_up(
-        self, subscriptions: Changes, unresolved: Mapping[Any, Failure], key: Serde
+        self, subscriptions: Changes, unresolved: Mapping[Any, Failure], key: EngineSerde
     ) -> None:
         """Left rows that looked up a row of a view that a function failed on."""
         asks = subscriptions.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE

@@ -39,7 +39,7 @@ from crossstream.operators.star_join.subscriptions import (
     WAS,
     answers_of,
 )
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import places_of, sorted_order, stable_order
@@ -56,12 +56,12 @@ class PartitionState:
     """
 
     names: Sequence[str]
-    values: Sequence[Serde | None]
+    values: Sequence[EngineSerde | None]
     rows: Snapshot
     index: Snapshot
     right_rows: Snapshot
-    key: Serde | None
-    value: Serde | None
+    key: EngineSerde | None
+    value: EngineSerde | None
     bits: int
     rebuilt: bool = False
 

@@ -20,7 +20,7 @@ from crossstream.planning.plan import (
     many_rows,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import columns_in
 
 
@@ -83,7 +83,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     builder.keep(node)
 
 
-def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
+def _joined(node: ManyJoin, serde: EngineSerde) -> frozenset[str]:
     """The fields of left rows that the joiner reads, if they are fixed and not all."""
     fields = None if columns_in(serde) is None else fields_of(node.joiner, "left")
     return frozenset() if fields is None else fields

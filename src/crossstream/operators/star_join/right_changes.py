@@ -23,7 +23,7 @@ from crossstream.columns.order import Puts, arrival_of, came_before, in_hash_ord
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.serdes import arrays
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import EMPTY_BYTES, Column, concat, take, take_or_null
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import bisect, expand
@@ -150,10 +150,12 @@ class RightRows:
     first: np.ndarray
     last: np.ndarray
     changed: RightChanges
-    serde: Serde | None
+    serde: EngineSerde | None
 
     @classmethod
-    def of(cls, foreign: Coded, view: Snapshot, changed: RightChanges, serde: Serde | None) -> RightRows:
+    def of(
+        cls, foreign: Coded, view: Snapshot, changed: RightChanges, serde: EngineSerde | None
+    ) -> RightRows:
         match = view.lookup(foreign.hashes, foreign.keys)
         first = last = np.zeros(len(foreign.keys) + 1, np.int64)
         if len(changed.event):

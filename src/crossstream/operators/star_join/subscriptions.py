@@ -24,14 +24,14 @@ from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import Emit
 from crossstream.serdes import arrays
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.primitives import Bytes
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import expand, places_of, stable_order
 from crossstream.tables.joined import Lookup
 
-RAW: Serde = Bytes()
+RAW: EngineSerde = Bytes()
 """Of keys and values that are bytes of several serdes."""
 
 TABLE, PARTITION, KIND = "table", "partition", "kind"
@@ -220,7 +220,7 @@ class Right:
 
     changes: Changes | None
     rows: Lookup
-    value: Serde | None
+    value: EngineSerde | None
 
 
 def answer(
@@ -294,7 +294,7 @@ def _change_answers(
     subscribers: Snapshot,
     number: int,
     changes: Changes,
-    serde: Serde | None,
+    serde: EngineSerde | None,
     looking: Asked,
     bits: int,
     chunk: int,
@@ -334,7 +334,7 @@ def _change_answers(
     looking.count(there, there & wanted[np.cumsum(begins) - 1])
 
 
-def some_reference(subscribers: Snapshot, table: int, serde: Serde | None) -> Values | None:
+def some_reference(subscribers: Snapshot, table: int, serde: EngineSerde | None) -> Values | None:
     """A foreign key into a table that left rows have; None if there is none. ``serde``: of the table's keys."""
     for run in subscribers.segments():
         split = arrays.without_first_byte(run["key"][:_LOOKED_AT])

@@ -15,7 +15,7 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import (
     EMPTY_BYTES,
     Column,
@@ -323,8 +323,8 @@ class Maker:
     """
 
     joiner: Function
-    key: Serde | None
-    serdes: tuple[Serde | None, Serde | None]
+    key: EngineSerde | None
+    serdes: tuple[EngineSerde | None, EngineSerde | None]
     headers: Headers | None = None
 
     def results(

@@ -32,7 +32,7 @@ from crossstream.columns.order import (
 )
 from crossstream.columns.stream_time import BY_CLOCK, Timeline
 from crossstream.columns.values import Values, concat_values
-from crossstream.serdes.contract import EngineSerde as Serde
+from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
@@ -47,8 +47,8 @@ class Buffer:
     view: Snapshot
     grace: int
     horizon: int
-    key: Serde | None
-    value: Serde | None
+    key: EngineSerde | None
+    value: EngineSerde | None
 
     def horizon_at(self, clock: int) -> int:
         """From which timestamp on records wait when the clock shows ``clock``."""
@@ -121,7 +121,7 @@ def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) 
 
 
 def waiting_rows(
-    records: Changes, positions: np.ndarray, batch: int, serde: Serde | None, bits: int
+    records: Changes, positions: np.ndarray, batch: int, serde: EngineSerde | None, bits: int
 ) -> dict[str, Column]:
     """The rows of the store for records that wait on; ``positions``: theirs among the records of the batch."""
     return {
@@ -154,7 +154,7 @@ class TableHistory:
 
     before: Snapshot
     puts: Changes
-    serde: Serde | None
+    serde: EngineSerde | None
     looking_first: Callable[[np.ndarray], np.ndarray]
     history: int | None = None
     timeline: Timeline = field(default_factory=lambda: Timeline(-1))
