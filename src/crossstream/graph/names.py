@@ -227,7 +227,7 @@ def explicit_partitions(nodes: Mapping[str, graph.Node], name: str) -> int | Non
     above, seen = [name], {name}
     while above:
         node = nodes[above.pop()]
-        if isinstance(node, graph.Repartition) and node.partitions is not None:
+        if node.partitions is not None:
             return node.partitions
         if not (isinstance(node, graph.Repartition) or node.changes_key):
             parents = node.parents[:1] if node.references else node.parents

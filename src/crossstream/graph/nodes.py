@@ -103,6 +103,10 @@ class Filter(RowWise):
     predicate: Function
     negate: bool = False
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.predicate,)
+
     def needs_old(self, is_asked: bool) -> bool:
         return self.shape == "table"
 
@@ -119,6 +123,10 @@ class MapValues(RowWise):
     derives_rows: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
     def needs_old(self, is_asked: bool) -> bool:
         return is_asked
 
@@ -130,6 +138,10 @@ class Map(RowWise):
     changes_key: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectKey(RowWise):
@@ -140,6 +152,10 @@ class SelectKey(RowWise):
     forwards_values: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMap(RowWise):
@@ -148,6 +164,10 @@ class FlatMap(RowWise):
     changes_key: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
     mapper: Function
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +178,10 @@ class FlatMapValues(RowWise):
     may_drop: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek(RowWise):
@@ -167,6 +191,10 @@ class Peek(RowWise):
     forwards_values: ClassVar[bool] = True
     action: Function
     terminal: bool = False
+
+    @property
+    def also_reads(self) -> tuple[Function, ...]:
+        return (self.action,)
 
     @property
     def public_name(self) -> str:
@@ -189,6 +217,10 @@ class Split(RowWise):
     keeps_place: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
     predicates: tuple[Function | None, ...] = ()
+
+    @property
+    def also_reads(self) -> tuple[Function, ...]:
+        return tuple(function for function in self.predicates if function is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +264,10 @@ class ToStream(Node):
 
     forwards_values: ClassVar[bool] = True
     mapper: Function | None = None
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return () if self.mapper is None else (self.mapper,)
 
     gives_key_alone: ClassVar[bool] = True
 

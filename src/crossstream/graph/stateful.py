@@ -37,6 +37,10 @@ class GroupTable(Node):
     selects: bool = False
 
     @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
+    @property
     def gives_key_alone(self) -> bool:
         return self.selects
 
@@ -69,6 +73,15 @@ class Aggregate(Node):
     keeps_rows: ClassVar[bool] = True
     takes_every_record: ClassVar[bool] = True
     needs_any_parent: ClassVar[bool] = True
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        of_fields = self.columns is not None and self.group_values[0] is None
+        return tuple(self.columns.fields) if self.columns is not None and of_fields else ()
+
+    def only_counts(self, value: Serde | None) -> bool:
+        is_count = self.operator == "count" or (self.columns is not None and not self.columns.fields)
+        return is_count and all(serde in (None, value) for serde in self.group_values)
 
     @property
     def depends_on_time(self) -> bool:

@@ -155,7 +155,7 @@ def group_of(
 
 
 def _is_plain(node: Node, is_table: bool) -> bool:
-    if isinstance(node, graph.Source) and node.timestamp_extractor is not None:
+    if node.timestamp_extractor is not None:
         return False
     if is_table:
         keeps = node.row_wise and not node.changes_key

@@ -212,7 +212,7 @@ def _above(plan: Plan, store: StoreDef) -> list[Node]:
 def _notes(above: Sequence[Node]) -> tuple[str, ...]:
     """Why rows may differ without a fault."""
     notes = []
-    if any(isinstance(node, graph.FrameSource) for node in above):
+    if any(node.reads_input and node.stops_tracing is not None for node in above):
         notes.append("it is made of the rows of DataFrames, which cannot be read again")
     if _depends_on_arrival(above):
         notes.append(
@@ -240,7 +240,7 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} needs rows of other keys"
         if node.depends_on_time:
             return f"{place} depends on stream time, which records of all keys move"
-        if isinstance(node, Source) and node.unwrap is not None:
+        if node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"
         if isinstance(node, Source) and (node.key is None or is_varied(node.key)):
             return f"the keys of {place} may be written in several ways"

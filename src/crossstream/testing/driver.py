@@ -290,8 +290,8 @@ class TopologyTestDriver(PointsToNames):
         if topic not in self._read_by:
             readers = [
                 node
-                for node in self.plan.topology
-                if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic))
+                for node in self.plan.topology.each(Source)
+                if topic in node.topics or matches(node.pattern, topic)
             ]
             check_matched_once(topic, readers)
             self._read_by[topic] = [node.name for node in readers]
