@@ -13,7 +13,8 @@ from crossstream.durations import to_timestamp
 from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
-from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
+from crossstream.runtime.backlog import Cutter, Span, in_proportion
+from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.task.batch import rank_of
 from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions

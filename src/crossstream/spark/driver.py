@@ -19,10 +19,10 @@ from crossstream.lakehouse.tables import Tables
 from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
-from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.round import Sent
+from crossstream.runtime.sizing import Sizing, fans_of
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import heart, is_lost_worker, unpacked
 from crossstream.spark.feed import FrameFeed

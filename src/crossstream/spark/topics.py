@@ -18,7 +18,7 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
-from crossstream.runtime.backlog_split import ExtractedTimes
+from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import SourcePlanner, copied
 from crossstream.spark.claim import Found
 from crossstream.storage.commit_log import BatchLog
