@@ -28,7 +28,7 @@ from tests.conformance.vectors import Vector, load
 from tests.laws.strategies import with_headers
 from tests.reference import fold
 
-sizes = pytest.mark.parametrize("size", [2, 3, 1000])
+sizes = pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow), 1000])
 spread = pytest.mark.parametrize("partitions", [1, 4])
 
 
