@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 settings.register_profile("crossstream", deadline=None, max_examples=50)
-settings.register_profile("fast", deadline=None, max_examples=17)
+settings.register_profile("fast", deadline=None, max_examples=12)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
 
