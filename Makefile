@@ -23,7 +23,7 @@ UV ?= uv
 # Tests start hundreds of programs: without compiled modules they take a fifth more processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest check site bench docs release lock clean
+.PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest durations check site bench docs release lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -85,12 +85,19 @@ demo-cdc: setup ## from a row in Postgres to the joined result; needs Postgres
 demo: java $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(INSTALLED_RUNTIME)) ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo
 
+# tests/schedule.py decides what runs in one process, and what comes first.
+SCHEDULED = --dist loadfile --no-loadscope-reorder
+EACH_TIME = -m "not nightly" -n $(JOBS) $(SCHEDULED)
 test: setup ## every test but the nightly ones; says which were skipped and why
-	$(BIN)/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.spark.archive
+	$(BIN)/python -m pytest $(EACH_TIME) $(PYTEST_ARGS)
+
+durations: setup ## writes how long each file of tests takes, by which make test starts the longest first
+	$(BIN)/python -m pytest $(EACH_TIME) -p tests.durations
 
 test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
 	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \
-	    -n 2 --dist loadfile -q $(QUICK_TESTS) $(PYTEST_ARGS)
+	    -n 2 $(SCHEDULED) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 # SEED=… repeats a run.
 SEED ?= $(shell date +%s)
@@ -107,7 +114,7 @@ test-oldest: java ## unit tests and the main tests on Spark, with the oldest ver
 	@$(MAKE) --no-print-directory VENV=$(OLDEST) LOCK=requirements-oldest.lock PYTHON="$(or $(PYTHON),$(OLDEST_PYTHONS))" \
 	    NEEDED="3.10, 3.11 or 3.12 with its oldest versions" \
 	    $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile $(OLDEST_TESTS) $(PYTEST_ARGS)
+	$(OLDEST)/bin/python -m pytest $(EACH_TIME) $(OLDEST_TESTS) $(PYTEST_ARGS)
 
 check: $(INSTALLED) site ## style, types, who imports whom, spelling, links; builds the site
 	$(BIN)/ruff check .

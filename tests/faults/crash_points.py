@@ -73,6 +73,12 @@ POINTS = {
 }
 
 
+EACH_TIME = ("after the batch is logged", "after the first frame is published", "before the commit")
+"""Tried on Spark each time, the others nightly. `runtime/test_recovery` crashes at every step, in one process."""
+
+ON_SPARK = [pytest.param(point, marks=() if point in EACH_TIME else pytest.mark.nightly) for point in POINTS]
+
+
 def crash(app: cs.SparkStreams, arm: Arm) -> None:
     """Runs the application into its crash."""
     with pytest.MonkeyPatch.context() as patch:
