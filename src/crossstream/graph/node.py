@@ -2,7 +2,7 @@
 
 A node says of itself what its operator needs: whether it changes keys, which rows it keeps, what it reads of a parent.
 Planning, names, drawings and recomputing ask the node, never its class, so that a new operator is known everywhere
-once its node says what it is. A table of all traits: tests/graph/test_traits.py.
+once its node says what it is (decision 0039). A table of all traits: tests/graph/test_traits.py.
 """
 
 from __future__ import annotations
