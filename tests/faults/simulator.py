@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.filetopics.segments import Appender
+from crossstream.filetopics.partition_log import Appender
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker

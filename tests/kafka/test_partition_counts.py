@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SinkError
-from crossstream.kafka import KafkaConnection
-from crossstream.kafka import producer as partition_counts
+from crossstream.kafka import KafkaConnection, partition_counts
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.spark.worker import Held, WorkerOutput

@@ -21,6 +21,10 @@ WINDOWED = re.compile(
 """Serdes of the keys of windowed results: of sessions, and of windows of one size."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
+UI_PORT = 8642
+"""The port of the page, where none is given."""
+FILE = "app.py[:name]"
+STATE = "STATE_DIR"
 
 
 def serde(text: str) -> str:

@@ -1,6 +1,6 @@
 """File topics: topics without a broker, in a folder of append-only files; the embedded default.
 
-`segments.py` has the format, docs/spec/file-topics.md describes it.
+`frame_format.py` has the layout, docs/spec/file-topics.md describes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from crossstream.errors import ConfigError
-from crossstream.filetopics.segments import appending, encode
+from crossstream.filetopics.frame_format import encode
+from crossstream.filetopics.partition_log import appending
 from crossstream.filetopics.topics import STAGED, FileRangeReader, FileTopicLog, TopicFolders
 from crossstream.filetopics.writer import FilePublisher, FileRecordWriter, Staged, StagingWriter
 from crossstream.topics import TopicPartition

@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.errors import SinkError, SourceError
-from crossstream.filetopics.segments import Frame, PartitionLog
+from crossstream.filetopics.frame_format import Frame
+from crossstream.filetopics.partition_log import PartitionLog
 from crossstream.records import RECORDS, concat
 from crossstream.storage.door import MOST_PARTITIONS, FileName, Partitions, inside, read_plain
 from crossstream.storage.files import force

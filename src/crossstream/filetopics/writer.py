@@ -22,16 +22,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from crossstream.errors import SinkError
-from crossstream.filetopics.segments import (
-    HEADER,
-    STORED,
-    Appender,
-    Frame,
-    PartitionLog,
-    appending,
-    encode,
-    parse_header,
-)
+from crossstream.filetopics.frame_format import HEADER, STORED, Frame, encode, parse_header
+from crossstream.filetopics.partition_log import Appender, PartitionLog, appending
 from crossstream.filetopics.topics import TopicFolders, check_name
 from crossstream.partitioning import Partitions, default_partitions, split_by_partition
 from crossstream.records import concat

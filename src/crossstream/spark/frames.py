@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crossstream.api.builder import COLUMNS
+from crossstream.api.frames import COLUMNS
 from crossstream.columns.values import Values
 from crossstream.errors import (
     ConfigError,
