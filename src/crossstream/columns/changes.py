@@ -152,7 +152,7 @@ _LOOKED_AT = 1024
 
 
 @dataclass(slots=True)
-class Asked:
+class LookupCounts:
     """Counts of rows that looked for a partner, which a kernel adds to. ``most``: the partners that one row found."""
 
     matched: int = 0
@@ -182,6 +182,9 @@ def some_given(keys: Values) -> Values | None:
     there = np.flatnonzero(~keys.missing())
     return keys.take(there[:1]) if len(there) else None
 
+
+JoinKind = Literal["inner", "left", "outer"]
+"""Which rows without a partner come out of a join: none, those of the left side, or those of both."""
 
 Headers = Literal["left", "right", "both"]
 """Of the left side, of the right one, or those of the left one and then those of the right one."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
+from crossstream.columns.changes import Changes, LookupCounts, concat_changes, some_key
 from crossstream.columns.field_of import FieldOf, names_in
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
@@ -29,7 +29,7 @@ from crossstream.tables.global_tables import History
 from crossstream.tables.joined import Joined, Lookup
 from crossstream.tables.rows import (
     BEHIND,
-    Rows,
+    TableRows,
     Versions,
     as_stored,
     latest_versions,
@@ -132,7 +132,7 @@ class OpenStore:
         """Looks rows up as they were before this batch: of a versioned table the latest ones, deletes left out."""
         view = self.before()
 
-        def rows(hashes: np.ndarray, keys: Column) -> Rows:
+        def rows(hashes: np.ndarray, keys: Column) -> TableRows:
             serde = self.definition.value
             if self.definition.history is None:
                 return lookup(view, hashes, keys, serde)
@@ -268,7 +268,9 @@ class Runner:
             look_up = LookUp(call.name, missing=len(there), there=_fields(first))
         self.task.report.note_field(f"{self.step.node}: {function.role}", look_up)
 
-    def report_asked(self, asked: Asked, left: SomeKey, right: SomeKey, name: str | None = None) -> None:
+    def report_asked(
+        self, asked: LookupCounts, left: SomeKey, right: SomeKey, name: str | None = None
+    ) -> None:
         """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
         operator, report = name or self.step.node, self.task.report
         report.count_asked(operator, asked.matched, asked.unmatched)

@@ -28,7 +28,15 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, Headers, concat_headers, headers_in, headers_of
+from crossstream.columns.changes import (
+    Changes,
+    Headers,
+    JoinKind,
+    LookupCounts,
+    concat_headers,
+    headers_in,
+    headers_of,
+)
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
@@ -41,8 +49,6 @@ from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
 from crossstream.tables.joined import Joined, Lookup
 from crossstream.tables.rows import as_changed
-
-Kind = Literal["inner", "left"]
 
 PRIMARY, INSTRUCTION = "primary key", "instruction"
 """Extra columns of a subscription: the left row's key, and what it asks of the partition of a foreign key (KIP-213)."""
@@ -73,7 +79,7 @@ class Subscribed:
 
 
 def subscribe(
-    kind: Kind,
+    kind: JoinKind,
     view: Snapshot,
     left: Changes,
     references: pa.LargeBinaryArray,
@@ -251,7 +257,7 @@ class _Subscriptions:
 
 
 def resolve(
-    kind: Kind,
+    kind: JoinKind,
     joiner: Function,
     view: Snapshot,
     subscriptions: Changes,
@@ -259,7 +265,7 @@ def resolve(
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
-    asked: tuple[Asked, Asked],
+    asked: tuple[LookupCounts, LookupCounts],
     *,
     emit: Emit,
     bits: int,
@@ -321,13 +327,13 @@ def _without_partner(joiner: Function, answers: Changes, serdes: Serdes, headers
 
 
 def _from_left(
-    kind: Kind,
+    kind: JoinKind,
     joiner: Function,
     subs: _Subscriptions,
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
-    asked: Asked,
+    asked: LookupCounts,
     referred: np.ndarray,
     headers: Headers | None,
 ) -> Iterator[Joined]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import Changes, JoinKind, LookupCounts
 from crossstream.columns.evaluate import Failure, evaluate_where, serialized
 from crossstream.columns.functions import Function
 from crossstream.graph import nodes as graph
@@ -18,7 +18,6 @@ from crossstream.operators.foreign_key_join.kernel import (
     PRIMARY,
     REFERS,
     Emit,
-    Kind,
     Serdes,
     resolve,
     subscribe,
@@ -30,7 +29,7 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.task.runner import Emitted, Runner, no_changes
 
-LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
+LEFT_ROWS: Mapping[graph.ForeignKeyKind, JoinKind] = MappingProxyType(
     {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
 )
 """Which join the rows of left keys are, in each kind of join."""
@@ -144,7 +143,7 @@ class ResolveRunner(Runner):
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
-        asked, right_rows = Asked(), table.lookup_before()
+        asked, right_rows = LookupCounts(), table.lookup_before()
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,

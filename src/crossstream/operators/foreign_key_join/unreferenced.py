@@ -24,7 +24,7 @@ from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
 from crossstream.tables.joined import Joined, Lookup
-from crossstream.tables.rows import Rows, as_changed
+from crossstream.tables.rows import TableRows, as_changed
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -139,7 +139,7 @@ class _Events:
         position = np.append(np.maximum.accumulate(np.where(self.is_right, positions, -1)), -1)[at]
         return np.where(position >= np.flatnonzero(self.begins)[group], self.row[position], -1)
 
-    def times(self, first: np.ndarray, last: np.ndarray, now: Rows) -> np.ndarray:
+    def times(self, first: np.ndarray, last: np.ndarray, now: TableRows) -> np.ndarray:
         """That of the last trigger; where it moved left rows, the newest of theirs and of the right row."""
         changes = self.changes
         end = np.repeat(last, np.diff(first, append=changes.rows))

@@ -7,15 +7,15 @@ inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.1
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.changes import (
-    Asked,
     Changes,
     Headers,
+    JoinKind,
+    LookupCounts,
     headers_of,
 )
 from crossstream.columns.evaluate import Failure, evaluate, serialized
@@ -25,8 +25,6 @@ from crossstream.columns.values import Values
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.sorted_run import places_of, stable_order
 from crossstream.tables.global_tables import GlobalTable
-
-Kind = Literal["inner", "left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,12 @@ class LookedUp:
     changes: Changes
     failures: list[Failure]
     dropped: dict[str, int]
-    asked: Asked
+    asked: LookupCounts
     keys: Values
 
 
 def look_up(
-    kind: Kind,
+    kind: JoinKind,
     key_selector: Function,
     joiner: Function,
     records: Changes,
@@ -77,7 +75,7 @@ def look_up(
     )
     failures += unresolved
     failed[[failure.row for failure in unresolved]] = True
-    found, asked = ~rows.missing(), Asked()
+    found, asked = ~rows.missing(), LookupCounts()
     asked.count(asks, found)
     keep = found if kind == "inner" else ~(failed | no_value)
     kept = np.flatnonzero(keep)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, some_given
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
@@ -28,7 +28,7 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
 from crossstream.tables.global_tables import Changed, History
 from crossstream.tables.partners import LEFT, RIGHT
-from crossstream.tables.rows import Rows, upsert
+from crossstream.tables.rows import TableRows, upsert
 from crossstream.task.runner import Emitted, Runner, no_changes
 
 
@@ -107,13 +107,13 @@ class GlobalResolveRunner(Runner):
         if subscriptions is None and answers is None and right is None:
             return
 
-        def right_rows(hashes: np.ndarray, keys: Column) -> Rows:
+        def right_rows(hashes: np.ndarray, keys: Column) -> TableRows:
             looked = table.before(hashes, keys)
             unresolved.update((keys[failure.row].as_py(), failure) for failure in looked.failures)
             return looked.rows
 
         store = self.task.stores(self.step.subscriptions)
-        looking = Asked(), Asked()
+        looking = LookupCounts(), LookupCounts()
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
@@ -134,7 +134,7 @@ class GlobalResolveRunner(Runner):
         if unresolved and subscriptions is not None:
             self._report_looked_up(subscriptions, unresolved, left_key)
         # Each partition gets all changes of the global table; those that no left row here refers to do not count.
-        lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
+        lefts = LookupCounts(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
         self.report_asked(lefts, store.some_key, table.some_key)
 
     def _report_changes(self, changed: Changed) -> None:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, reference
+from crossstream.columns.changes import Changes, JoinKind, LookupCounts, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
@@ -156,16 +155,13 @@ class _Entries:
         return cls(foreign, foreign.codes[there], rows[there], leaves)
 
 
-Kind = Literal["inner", "left"]
-
-
 def resolve(
-    kind: Kind,
+    kind: JoinKind,
     joiner: Function,
     state: PartitionState,
     rows: Changes | None,
     answers: Changes | None,
-    asked: Sequence[Asked],
+    asked: Sequence[LookupCounts],
     *,
     emit: Emit,
     chunk: int,
@@ -198,7 +194,7 @@ def resolve(
 class _Join:
     """One batch in one partition: what there is, what there was before it, and the right rows that changed."""
 
-    kind: Kind
+    kind: JoinKind
     joiner: Function
     emit: Emit
     state: PartitionState
@@ -206,7 +202,7 @@ class _Join:
     changed: RightChanges
     chunk: int
 
-    def net_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
+    def net_of_left(self, rows: Changes, asked: Sequence[LookupCounts]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
         references = self._coded(rows)
         self.state.put_rows(rows, references)
@@ -255,7 +251,7 @@ class _Join:
             latest = self.changed.latest([one.last_change() for one in rights])
             yield self._made(left, latest, exists, seen, emitted)
 
-    def every_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
+    def every_of_left(self, rows: Changes, asked: Sequence[LookupCounts]) -> Iterator[Joined]:
         """Each change of left rows, and the changes of right rows that come between."""
         hashes = rows.hashes(self.state.bits)
         order, begins = by_key(rows, hashes, arrival_of(rows))
@@ -284,7 +280,7 @@ class _Join:
         rights: Sequence[RightRows],
         row: np.ndarray,
         is_change: np.ndarray,
-        asked: Sequence[Asked] = (),
+        asked: Sequence[LookupCounts] = (),
     ) -> Iterator[Joined]:
         spans = Spans.of(replace(left, extra={}), row, is_change, rights, self.changed)
         had = spans.there & ~is_change & self._complete([one.there[one.slot] for one in rights])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, reference
+from crossstream.columns.changes import Changes, LookupCounts, reference
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
@@ -152,7 +152,7 @@ class AnswerManyRunner(Runner):
             Right(changes[name], store.lookup_before(), store.definition.value)
             for name, store in zip(tables, stores, strict=True)
         ]
-        asked = [Asked() for _ in tables]
+        asked = [LookupCounts() for _ in tables]
         emit, bits, chunk = emit_of(self.step.changelog), self.task.batch.bits, self.task.settings.chunk_rows
         for answers in answer(subscribers.view, asks, rights, asked=asked, emit=emit, bits=bits, chunk=chunk):
             if answers.rows:
@@ -183,7 +183,7 @@ class ResolveManyRunner(Runner):
         key, value, bits = kept.definition.key, kept.definition.value, self.task.batch.bits
         state = PartitionState(node.names, values, kept.view, index, right_rows, key, value, bits, rebuilt)
         emit, chunk = emit_of(self.step.changelog), self.task.settings.chunk_rows
-        asked = [Asked() for _ in node.names]
+        asked = [LookupCounts() for _ in node.names]
         for joined in resolve(node.kind, node.joiner, state, rows, answers, asked, emit=emit, chunk=chunk):
             yield from self.joined(joined)
         for name, counts in zip(node.names, asked, strict=True):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.columns.changes import Asked, Changes, reference
+from crossstream.columns.changes import Changes, LookupCounts, reference
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
@@ -227,7 +227,7 @@ def answer(
     asks: Changes | None,
     rights: Sequence[Right],
     *,
-    asked: Sequence[Asked],
+    asked: Sequence[LookupCounts],
     emit: Emit,
     bits: int,
     chunk: int,
@@ -294,7 +294,7 @@ def _change_answers(
     number: int,
     changes: Changes,
     serde: Serde | None,
-    looking: Asked,
+    looking: LookupCounts,
     bits: int,
     chunk: int,
 ) -> Iterator[Changes]:

@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import Changes, JoinKind, LookupCounts
 from crossstream.operators.stream_join.records import (
     ALONE,
     CLOSED,
@@ -60,8 +59,11 @@ from crossstream.tables.partners import (
     search,
 )
 
-Kind = Literal["inner", "left", "outer"]
-OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}
+OUTER: dict[JoinKind, tuple[bool, bool]] = {
+    "inner": (False, False),
+    "left": (True, False),
+    "outer": (True, True),
+}
 """By side: whether its records come out without a partner, too."""
 
 
@@ -69,7 +71,7 @@ OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, 
 class StreamJoin:
     """What is to be joined. ``itself``: both sides are one stream."""
 
-    kind: Kind
+    kind: JoinKind
     window: Window
     maker: Maker
     eager: bool = False
@@ -128,7 +130,7 @@ def join_streams(
     stores: tuple[Kept, Kept],
     waiting: Kept | None,
     times: Times,
-    asked: Asked,
+    asked: LookupCounts,
     *,
     chunk: int,
 ) -> Iterator[Joined]:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, concat_changes, some_given
 from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
@@ -64,7 +64,7 @@ class StreamStreamJoinRunner(Runner):
         times = Times.of(records, records.side, first, time, passing)
         if waiting is not None:
             times = times.within_join()
-        chunk, asked = self.task.settings.chunk_rows, Asked()
+        chunk, asked = self.task.settings.chunk_rows, LookupCounts()
         for joined in join_streams(join, records, (left, right), stores, waiting, times, asked, chunk=chunk):
             yield from self.joined(joined)
         if waiting is not None:

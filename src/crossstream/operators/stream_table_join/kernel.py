@@ -12,13 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Asked, Changes, Headers, concat_changes, headers_in, headers_of
+from crossstream.columns.changes import (
+    Changes,
+    Headers,
+    JoinKind,
+    LookupCounts,
+    concat_changes,
+    headers_in,
+    headers_of,
+)
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.order import (
@@ -146,8 +153,6 @@ def waiting_rows(
     }
 
 
-Kind = Literal["inner", "left"]
-
 _NEVER = np.iinfo(np.int64).min
 
 _MORE = 3
@@ -184,7 +189,7 @@ class Seen:
     headers: Column | None = None
 
 
-def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
+def admit(kind: JoinKind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
     """The records that a join looks at, and those it drops: null values, and null keys in an inner join.
 
     ``refusal``: the reason for null keys. One that was dropped where the stream was re-keyed comes before all others.
@@ -197,11 +202,11 @@ def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Chang
 
 
 def join_stream_table(
-    kind: Kind,
+    kind: JoinKind,
     joiner: Function,
     stream: Changes,
     table: TableHistory,
-    asked: Asked,
+    asked: LookupCounts,
     *,
     bits: int,
     headers: Headers | None = None,

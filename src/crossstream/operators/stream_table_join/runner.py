@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.stream_table_join.kernel import (
@@ -43,14 +43,14 @@ class StreamTableJoinRunner(Runner):
             if self.step.buffer is not None and looking.rows:
                 looking = self._leaving(looking, self.step.buffer)
         if looking is not None and looking.rows:
-            history, asked, bits = self._table(table), Asked(), self.task.batch.bits
+            history, asked, bits = self._table(table), LookupCounts(), self.task.batch.bits
             joined = join_stream_table(
                 node.kind, node.joiner, looking, history, asked, bits=bits, headers=node.headers
             )
             self.report_asked(asked, partial(some_given, looking.key), self._some_key)
             yield from self.joined(joined)
         elif table is not None:
-            self.report_asked(Asked(), lambda: None, self._some_key)
+            self.report_asked(LookupCounts(), lambda: None, self._some_key)
 
     def _some_key(self) -> Values | None:
         return self.task.stores(self.step.store).some_key()

@@ -8,21 +8,26 @@ last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, Headers, both_sides, headers_in, headers_of
+from crossstream.columns.changes import (
+    Changes,
+    Headers,
+    JoinKind,
+    LookupCounts,
+    both_sides,
+    headers_in,
+    headers_of,
+)
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
 from crossstream.storage.columns import Column, take_or_null
 from crossstream.tables.joined import Joined, Lookup
-from crossstream.tables.rows import Rows, as_stored
-
-Kind = Literal["inner", "left", "outer"]
+from crossstream.tables.rows import TableRows, as_stored
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -50,13 +55,13 @@ class _Side:
 
 
 def join_tables(
-    kind: Kind,
+    kind: JoinKind,
     joiner: Function,
     left: Changes,
     right: Changes,
     left_rows: Lookup,
     right_rows: Lookup,
-    asked: Asked,
+    asked: LookupCounts,
     *,
     bits: int,
     want_old: bool = False,
@@ -132,7 +137,7 @@ def join_tables(
 
 
 def _count(
-    asked: Asked, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
+    asked: LookupCounts, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
 ) -> None:
     """Counts each change that leaves a row; two changes by one input record count once."""
     asking = np.where(is_right, right | (merged & left), left)
@@ -142,7 +147,7 @@ def _count(
 
 def _side(
     changes: Changes,
-    state: Rows,
+    state: TableRows,
     order: np.ndarray,
     own: np.ndarray,
     group: np.ndarray,
@@ -189,7 +194,7 @@ def _previous(values: np.ndarray) -> np.ndarray:
 
 
 def _emits(
-    kind: Kind,
+    kind: JoinKind,
     left_now: np.ndarray,
     right_now: np.ndarray,
     left_was: np.ndarray,
@@ -213,7 +218,7 @@ def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
     return events[np.append(groups[1:] != groups[:-1], True)] if len(events) > 1 else events
 
 
-def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _exists(kind: JoinKind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left & right if kind == "inner" else left if kind == "left" else left | right
 
 

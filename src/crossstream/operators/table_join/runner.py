@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossstream.columns.changes import Asked
+from crossstream.columns.changes import LookupCounts
 from crossstream.graph import nodes as graph
 from crossstream.operators.table_join.kernel import join_tables
 from crossstream.planning.steps import TableJoinStep
@@ -26,7 +26,7 @@ class TableJoinRunner(Runner):
             return
         stores = [self.task.stores(name) for name in self.step.stores]
         left_key, right_key = (self.task.flow(name).key for name in names)
-        asked = Asked()
+        asked = LookupCounts()
         joined = join_tables(
             node.kind,
             node.joiner,
