@@ -18,7 +18,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values, concat_values
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, concat, cut, take, take_or_null, valid
+from crossstream.storage.columns import EMPTY_BYTES, Column, concat, cut, take, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot
 
 
@@ -95,6 +95,12 @@ class Changes:
     def hashes(self, bits: int = 64) -> np.ndarray:
         """Hashes of the serialised keys."""
         return hash_keys(self.key.wire(), bits)
+
+
+def no_changes(key: Serde | None, value: Serde | None) -> Changes:
+    """No rows, with keys and values of these serdes: a side of a join that nothing happened to."""
+    none = np.empty(0, np.int64)
+    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
 
 
 def concat_changes(parts: Sequence[Changes]) -> Changes:

@@ -1,4 +1,4 @@
-"""Joins whose keys never meet: an application warns once of each. Page: docs/in-production.md."""
+"""Joins whose keys never meet: an application warns once of each. Page: docs/bad-records.md."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from crossstream.columns.changes import (
     Changes,
-    Headers,
     JoinKind,
     LookupCounts,
     concat_changes,
@@ -27,7 +26,6 @@ from crossstream.columns.changes import (
     headers_of,
 )
 from crossstream.columns.evaluate import evaluate
-from crossstream.columns.functions import Function
 from crossstream.columns.order import (
     Puts,
     arrival_numbers,
@@ -42,6 +40,7 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
+from crossstream.tables.join_spec import JoinSpec
 from crossstream.tables.joined import Joined
 from crossstream.tables.rows import as_stored, find_versions, headers_at, latest_versions, lookup
 
@@ -201,31 +200,19 @@ def admit(kind: JoinKind, stream: Changes, refusal: str = "null-key") -> tuple[C
     return stream.where(~(no_value | no_key)), dropped
 
 
-def join_stream_table(
-    kind: JoinKind,
-    joiner: Function,
-    stream: Changes,
-    table: TableHistory,
-    asked: LookupCounts,
-    *,
-    bits: int,
-    headers: Headers | None = None,
-) -> Joined:
-    """The results of admitted records, in their order and with their timestamps. A null key finds no row.
-
-    ``headers``: of the results; None: of the records.
-    """
-    seen = see(stream, table, bits)
+def join_stream_table(spec: JoinSpec, stream: Changes, table: TableHistory, counts: LookupCounts) -> Joined:
+    """The results of admitted records, in their order and with their timestamps. A null key finds no row."""
+    seen = see(stream, table, spec.bits)
     found = seen.index >= 0
-    asked.count(~stream.key.missing(), found)
-    if kind == "inner":
+    counts.count(~stream.key.missing(), found)
+    if spec.kind == "inner":
         stream, seen = stream.where(found), Seen(seen.values, seen.index[found], seen.headers)
     rows = seen.values.take(seen.index)
-    results = evaluate(joiner, stream.key, left=stream.value, right=rows)
+    results = evaluate(spec.joiner, stream.key, left=stream.value, right=rows)
     changes = replace(stream, value=results.values, old=None, extra={})
-    if headers is not None:
+    if spec.headers is not None:
         of_rows = None if seen.headers is None else take_or_null(seen.headers, seen.index)
-        changes = replace(changes, headers=headers_of(headers, stream.headers, of_rows))
+        changes = replace(changes, headers=headers_of(spec.headers, stream.headers, of_rows))
     return Joined.of(changes, results.failures, stream.value, rows)
 
 
