@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
+from crossstream.columns.changes import JoinKind as JoinKind
 from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
 from crossstream.graph.joins import ForeignKeyJoin as ForeignKeyJoin
 from crossstream.graph.joins import ForeignKeyKind as ForeignKeyKind
 from crossstream.graph.joins import GlobalJoin as GlobalJoin
 from crossstream.graph.joins import Join as Join
-from crossstream.graph.joins import JoinKind as JoinKind
 from crossstream.graph.joins import ManyJoin as ManyJoin
 from crossstream.graph.joins import StreamGlobalJoin as StreamGlobalJoin
 from crossstream.graph.joins import StreamStreamJoin as StreamStreamJoin

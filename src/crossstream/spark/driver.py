@@ -358,7 +358,7 @@ class Engine:
             shares=entry.shares,
             clock=int(entry.time * 1000),
             frames=frame_names(self.topology),
-            wants_keys=self._account.partnerless.wants_keys,
+            wants_keys=self._account.unmatched_joins.wants_keys,
             expected=entry.expected,
         )
         report, sent = self._with_other_workers(batch, frame)

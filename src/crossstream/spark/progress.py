@@ -17,7 +17,8 @@ from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.metrics.observation import Progress, Running, by_store
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.signatures import deferred_kind, fits_call
-from crossstream.task.batch import Partnerless, Report, by_operator
+from crossstream.task.batch import Report, by_operator
+from crossstream.task.unmatched_joins import UnmatchedJoins
 
 logger = logging.getLogger("crossstream.sources")
 
@@ -35,7 +36,7 @@ class Account:
     """
 
     sources: frozenset[str]
-    partnerless: Partnerless
+    unmatched_joins: UnmatchedJoins
     read: set[str] = field(default_factory=set)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Account:
     @classmethod
     def of(cls, topology: Graph) -> Account:
         sources = frozenset(node.name for node in topology if isinstance(node, Source | FrameSource))
-        return cls(sources, Partnerless.of(topology))
+        return cls(sources, UnmatchedJoins.of(topology))
 
     def add(self, report: Report) -> None:
         """Takes in what a batch did."""
@@ -54,7 +55,7 @@ class Account:
         self.state.update(report.state)
         self.due.update(report.due)
         self.waiting.update(report.waiting)
-        self.partnerless.add(report)
+        self.unmatched_joins.add(report)
         for source in sorted((report.newest.keys() & self.sources) - self.read):
             self.read.add(source)
             _warn_of_seconds(source, report.newest[source])
@@ -88,7 +89,7 @@ class Account:
             lag=lag,
             total_rows=self.total_rows,
             total_dropped=dict(self.total_dropped),
-            warnings=self.partnerless.warnings,
+            warnings=self.unmatched_joins.warnings,
             newest=report.newest,
             fan_out=report.fan_out,
             waiting=by_operator(self.waiting),

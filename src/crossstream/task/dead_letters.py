@@ -27,7 +27,7 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
-from crossstream.tables.joined import Given
+from crossstream.tables.joined import JoinerInputs
 
 SPILLED = "crossstream.spilled"
 """The header that names the file with the whole record."""
@@ -204,7 +204,7 @@ class Forms:
         return cls(node.key, node.stream_value if isinstance(node, StreamTableJoin) else left, right)
 
 
-def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
+def letters(forms: Forms, changes: Changes, given: JoinerInputs | None) -> tuple[Any, Any]:
     """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
     key = bytes_of(changes.key, forms.key)
     if given is None:

@@ -21,7 +21,7 @@ from crossstream.serdes import Serde
 from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
 from crossstream.serdes.registry.serde import frame_hint
 from crossstream.serdes.serde import ForTopic
-from crossstream.tables.joined import Given
+from crossstream.tables.joined import JoinerInputs
 from crossstream.task.batch import Batch, Policy, Report
 from crossstream.task.dead_letters import Forms, Letter, about, as_records, letters
 
@@ -78,7 +78,7 @@ class Failures:
         node: Node,
         changes: Changes,
         failures: Sequence[Failure],
-        given: Given | None = None,
+        given: JoinerInputs | None = None,
         forms: Forms | None = None,
     ) -> None:
         """Stops with the first to arrive, or counts and buries, of the rows on which a function of the user raised.
@@ -165,7 +165,7 @@ class Failures:
         node: Node,
         changes: Changes,
         refused: Sequence[Refusal],
-        joined: Given | None = None,
+        joined: JoinerInputs | None = None,
         forms: Forms | None = None,
     ) -> None:
         taken = changes.take(np.array([one.row for one in refused]))

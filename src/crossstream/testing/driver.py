@@ -33,8 +33,9 @@ from crossstream.serdes.serde import read_from, written_to
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
-from crossstream.task.batch import Batch, Partnerless, Report, Settings, by_operator, policy_of
+from crossstream.task.batch import Batch, Report, Settings, by_operator, policy_of
 from crossstream.task.stores import GlobalTables, MemoryStores
+from crossstream.task.unmatched_joins import UnmatchedJoins
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
@@ -113,7 +114,7 @@ class TopologyTestDriver(PointsToNames):
         )
         self._failed = False
         self._totals = Report()
-        self._partnerless = Partnerless.of(topology)
+        self._unmatched_joins = UnmatchedJoins.of(topology)
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
         self._output = MemoryOutput(partitions, self._fed_back)
@@ -263,7 +264,7 @@ class TopologyTestDriver(PointsToNames):
             "dropped": dropped,
             **{name: dict(getattr(self._totals, name)) for name in _COUNTED},
             "waiting": by_operator(self._totals.waiting),
-            "warnings": self._partnerless.warnings,
+            "warnings": self._unmatched_joins.warnings,
             "batches": self._batch,
         }
 
@@ -320,7 +321,7 @@ class TopologyTestDriver(PointsToNames):
             bits=self._bits,
             silence=silence,
             clock=self._clock,
-            wants_keys=self._partnerless.wants_keys,
+            wants_keys=self._unmatched_joins.wants_keys,
             expected={} if silence is None else self._expected(),
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
@@ -340,7 +341,7 @@ class TopologyTestDriver(PointsToNames):
             self._topics[name].drop(counts)
         self._batch += 1
         self._totals.add(report)
-        self._partnerless.add(report)
+        self._unmatched_joins.add(report)
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False
 

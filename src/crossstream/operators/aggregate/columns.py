@@ -42,7 +42,7 @@ from crossstream.operators.aggregate.sketch import Sketched
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
-from crossstream.tables.rows import Rows as TableRows
+from crossstream.tables.rows import TableRows
 
 PartKey = tuple[str, int | None, int]
 """What a part does, the number of its field, and how many values it lists."""

@@ -22,7 +22,7 @@ from crossstream.operators.aggregate.refused import RefusedRows
 from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Count:
 
     serde: Serde
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
         signs = np.asarray(rows.extra[SIGN], np.int64) if SIGN in rows.extra else np.ones(rows.rows, np.int64)
         counts = self._counts(before.values)
         total = np.cumsum(signs)
@@ -108,7 +108,7 @@ class Calls:
     skips: bool = False
     refused: RefusedRows | None = None
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
         if self.refused is None or not self.refused.begin():
             folded = self._folded(rows, begins, before, every, written=False)
             if not self.skips or not (folded.failures or self._refuses(folded.values)):
@@ -122,7 +122,9 @@ class Calls:
             return True
         return False
 
-    def _folded(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool, written: bool) -> Folded:
+    def _folded(
+        self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool, written: bool
+    ) -> Folded:
         """``written``: each aggregate is written at once, so that a row which fails leaves the one before it.
 
         A function may have changed an aggregate in place before it failed, or the serde refuses it.

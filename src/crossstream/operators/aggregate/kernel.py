@@ -22,7 +22,7 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
 from crossstream.storage.sorted_run import begins_of
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
@@ -59,7 +59,7 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Rows):
+class Kept(TableRows):
     """The aggregates of groups, with the columns that the store has beside the value."""
 
     state: Mapping[str, Column] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Kept(Rows):
 class Fold(Protocol):
     """Applies rows to aggregates."""
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
         """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
 
         With ``every`` there is a result for each row that did not fail, else for the last of each group.
@@ -236,7 +236,7 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     view.put(columns)
 
 
-def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -> np.ndarray:
+def times_after(ts: np.ndarray, begins: np.ndarray, before: TableRows, every: bool) -> np.ndarray:
     """The largest timestamp of each group so far, with that of the aggregate before. ``every``: after each row."""
     values = ts.copy()
     starts = np.flatnonzero(begins)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Changes, no_changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.order import OFFSET_BITS, came_before
@@ -29,7 +29,7 @@ from crossstream.operators.process.stores import KeyValueView, ProcessorView, Un
 from crossstream.planning.steps import ProcessStep
 from crossstream.records import decode_headers
 from crossstream.serdes import serde as calls
-from crossstream.task.runner import Emitted, Runner, Task, no_changes
+from crossstream.task.runner import Emitted, Runner, Task
 
 
 def views_of(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Changes, concat_changes, headers_in
+from crossstream.columns.changes import Changes, concat_changes, headers_in, no_changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.stream_time import Moments as Passing
@@ -32,7 +32,7 @@ from crossstream.serdes.arrays import null_rows
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
 from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
-from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 _ALL = 1 << 62
 
