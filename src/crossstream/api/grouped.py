@@ -30,7 +30,8 @@ from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
 from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
 from crossstream.serdes.json.plain import unnamed
@@ -67,12 +68,9 @@ class Groups:
         check_choice("windowed_by", "emit", emit, ("update", "close"))
         spec = windows_of(windows)
         if emit == "close" and spec.kind == "unlimited":
-            raise TopologyError(
-                "a window without an end never closes, so nothing would come out",
-                code="CS-110",
-                where=caller_location("windowed_by"),
-                next='leave emit="close" out, or choose windows that end',
-            )
+            what = "a window without an end never closes, so nothing would come out"
+            step = 'leave emit="close" out, or choose windows that end'
+            raise refuse("CS-110", what, step, **caller_location("windowed_by"))
         return replace(self, windows=spec, emit_final=emit == "close")
 
 
@@ -140,19 +138,13 @@ class _Grouping(Handle, Generic[K, V]):
     ) -> KTable[K, Any]:
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         if self._groups.are_sessions and merger is None:
-            raise TopologyError(
-                "aggregate over sessions needs a merger: a record may join two sessions to one",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="pass merger=lambda left, right: …, which makes one aggregate of two",
-            )
+            what = "aggregate over sessions needs a merger: a record may join two sessions to one"
+            step = "pass merger=lambda left, right: …, which makes one aggregate of two"
+            raise refuse("CS-104", what, step, **caller_location("aggregate"))
         if merger is not None and not self._groups.are_sessions:
-            raise TopologyError(
-                "only sessions are merged, and these are not sessions",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
-            )
+            what = "only sessions are merged, and these are not sessions"
+            step = "leave merger out, or use windowed_by(SessionWindows(gap=…))"
+            raise refuse("CS-104", what, step, **caller_location("aggregate"))
         merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
         asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
         made = made_values("adder", adders[0], asked, self._node)
@@ -375,11 +367,11 @@ class CogroupedKStream(_Grouping[K, V]):
     ) -> CogroupedKStream[K, Any]:
         """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
         if not isinstance(grouped, GroupedKStream):
-            raise TopologyError(
+            raise refuse(
+                "CS-135",
                 f"cogroup takes a grouped stream, not {type(grouped).__name__}",
-                code="CS-135",
-                where=caller_location("cogroup"),
-                next="group it first: stream.group_by_key()",
+                "group it first: stream.group_by_key()",
+                **caller_location("cogroup"),
             )
         check_same_builder("cogroup", self._draft, grouped._draft)
         mine, theirs = self._groups, grouped._groups
@@ -489,12 +481,11 @@ class GroupedKTable(_Counting[K, V]):
 
     def _adder_and_subtractor(self, operator: str, adder: Any, subtractor: Any) -> dict[str, Any]:
         if subtractor is REQUIRED and adder is not REQUIRED:
-            raise TopologyError(
-                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group",
-                code="CS-104",
-                where=caller_location(operator),
-                next=f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)",
+            what = (
+                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group"
             )
+            step = f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)"
+            raise refuse("CS-104", what, step, **caller_location(operator))
         arguments = ("aggregate", "value")
         return {
             "adders": (self._function(operator, "adder", adder, arguments),),

@@ -38,15 +38,14 @@ from crossstream.api.options import (
     settings_of,
 )
 from crossstream.api.processors import Processing
-from crossstream.api.stream_joins import stream_join, stream_join_refusal
+from crossstream.api.stream_joins import stream_join, stream_join_error
 from crossstream.api.types import AsSerde, declared_key, declared_value, type_of_items
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
 from crossstream.durations import Duration
-from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
 from crossstream.serdes.serde import written_to
-from crossstream.signatures import called_as, fits_call, refuse_calls, settings_refusal
+from crossstream.signatures import called_as, fits_call, refuse_calls, settings_error
 from crossstream.typing import (
     Action,
     BatchFunction,
@@ -519,7 +518,7 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
         **options: Unpack[ByFunction],
     ) -> KStream[K, R]: ...
 
-    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
+    @refuse_calls(stream_join_error)  # type: ignore[misc]  # a table's third argument is called joined
     def join(
         self,
         other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -583,7 +582,7 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
         )
 
     @called_as(join)
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_error)
     def left_join(
         self,
         other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -688,7 +687,7 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
         **options: Unpack[OuterByFunction],
     ) -> KStream[K, Any]: ...
 
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_error)
     def outer_join(
         self,
         other: KStream[Any, Any],
@@ -730,7 +729,7 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
     ) -> KStream[Any, Any]:
         return KStream(self._draft, stream_join(kind, self, other, joiner, windows, settings))
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
+    @refuse_calls(settings_error("CS-101", "to"))
     def to(
         self,
         topic: str | TopicSelector,

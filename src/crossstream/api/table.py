@@ -25,15 +25,16 @@ from crossstream.api.options import (
     produced_of,
 )
 from crossstream.api.stream import KStream
-from crossstream.api.table_joins import join_many, table_join, table_join_refusal
+from crossstream.api.table_joins import join_many, table_join, table_join_error
 from crossstream.api.types import AsSerde
 from crossstream.api.windows import Suppressed, suppression
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
-from crossstream.signatures import called_as, refuse_calls, settings_refusal
+from crossstream.signatures import called_as, refuse_calls, settings_error
 from crossstream.typing import (
     ForeignKeyExtractor,
     KeySelector,
@@ -202,7 +203,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
+    @refuse_calls(settings_error("CS-101", "to"))
     def to(
         self,
         topic: str | TopicSelector,
@@ -312,12 +313,8 @@ class KTable(WrittenToTables, Generic[K, V]):
             "suppress", "suppressed", None if suppressed is REQUIRED else suppressed, Suppressed
         )
         if option is None:
-            raise TopologyError(
-                "suppress needs to know until when",
-                code="CS-101",
-                where=caller_location("suppress"),
-                next="pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
-            )
+            step = "pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)"
+            raise refuse("CS-101", "suppress needs to know until when", step, **caller_location("suppress"))
         name = given_name("suppress", named)
         settings = suppression(self._draft.nodes, self._node, option)
         return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))
@@ -338,7 +335,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         **options: Unpack[TableOptions],
     ) -> KTable[K, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -398,7 +395,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         return KTable(self._draft, node)
 
     @called_as(join)
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def left_join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -453,7 +450,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         **options: Unpack[OuterOptions],
     ) -> KTable[Any, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def outer_join(
         self,
         other: KTable[Any, Any],
@@ -514,7 +511,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         **options: Unpack[RightOptions],
     ) -> KTable[Any, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def right_join(
         self,
         other: KTable[Any, Any],
@@ -556,7 +553,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         )
         return KTable(self._draft, node)
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def join_many(
         self,
         others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],
@@ -587,7 +584,7 @@ class KTable(WrittenToTables, Generic[K, V]):
         option = materialized_of("join_many", materialized, store, value)
         return KTable(self._draft, join_many("inner", self, others, joiner, named, option))
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def left_join_many(
         self,
         others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],

@@ -19,8 +19,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from crossstream.errors import SinkError
-from crossstream.kafka import errors as faults
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import errors
 from crossstream.kafka.client import (
     ASK_SECONDS,
     LARGEST_RECORD_BYTES,
@@ -283,7 +283,7 @@ class KafkaWriter:
             self._answer(producer, partial(producer.poll, 0))
         self._abandon(producer)
         _, key, partition, *_ = record
-        raise faults.undelivered(problem.args[0], topic, partition, key) from problem
+        raise errors.undelivered(problem.args[0], topic, partition, key) from problem
 
     def _answer(self, producer: Producer, ask: Callable[[], int]) -> int:
         """What the client answers. One that cannot continue (it may have no right to a producer id) raises once."""
@@ -292,7 +292,7 @@ class KafkaWriter:
         except KafkaException as ended:
             self._abandon(producer)
             error = ended.args[0]
-            raise faults.not_written(
+            raise errors.not_written(
                 f"the Kafka client cannot write any more: {error.str()}", error
             ) from ended
 
@@ -305,12 +305,12 @@ class KafkaWriter:
         denied = self._complaints.denied
         if self._failures:
             error, message = self._failures[0]
-            if error.code() in faults.TIMED_OUT and denied is not None:
+            if error.code() in errors.TIMED_OUT and denied is not None:
                 error = denied
             record = message.topic(), message.partition(), message.key()
-            refusal = faults.undelivered(error, *record, len(self._failures), self._complaints.last)
+            refusal = errors.undelivered(error, *record, len(self._failures), self._complaints.last)
         elif denied is not None:
-            refusal = faults.not_allowed(denied.str())
+            refusal = errors.not_allowed(denied.str())
         else:
             return
         self._abandon(producer)  # which purges, and so adds failures
@@ -374,9 +374,9 @@ class PartitionCounts:
                 return answer
             producer.poll(0)  # brings in complaints
             error, waited = complaints.denied or answer, monotonic() - began
-            if faults.is_denial(error):
+            if errors.is_denial(error):
                 raise _uncounted(error, topic)
-            if error.code() in faults.MISSING:
+            if error.code() in errors.MISSING:
                 if waited >= min(SETTLE_SECONDS, self._patience):
                     raise _uncounted(error, topic)
             elif known is not None:
@@ -387,9 +387,9 @@ class PartitionCounts:
             sleep(PAUSE_SECONDS)
 
 
-def _uncounted(error: KafkaError, topic: str) -> SinkError:
+def _uncounted(error: KafkaError, topic: str) -> CrossStreamError:
     what = f"the partitions of the topic cannot be counted: {error.str()}"
-    return faults.not_written(what, error, topic=topic)
+    return errors.not_written(what, error, topic=topic)
 
 
 def _ask_once(topic: str, producer: Producer, seconds: float) -> int | KafkaError:
