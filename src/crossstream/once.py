@@ -14,7 +14,8 @@ from functools import wraps
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +201,16 @@ def _placeholder(connection: Any) -> str:
     return "?"
 
 
-def _commits_alone() -> ProcessingError:
-    return ProcessingError(
-        "the connection commits each statement by itself, so a batch and its mark are not one transaction",
-        code="CS-591",
-        next="open the connection with autocommit=False; of sqlite3, leave isolation_level out",
-    )
+def _commits_alone() -> CrossStreamError:
+    what = "the connection commits each statement by itself, so a batch and its mark are not one transaction"
+    step = "open the connection with autocommit=False; of sqlite3, leave isolation_level out"
+    return refuse("CS-591", what, step)
 
 
-def _ended_by_function() -> ProcessingError:
-    return ProcessingError(
+def _ended_by_function() -> CrossStreamError:
+    return refuse(
+        "CS-591",
         "the function ended the transaction, so its rows and the mark of the batch are not in one: "
         "it committed, rolled back, or went on after a statement that failed",
-        code="CS-591",
-        next="leave commit() and rollback() to once_in, and write without a `with` block of the connection",
+        "leave commit() and rollback() to once_in, and write without a `with` block of the connection",
     )

@@ -425,7 +425,7 @@ def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
         patch.setattr(TransactionPublisher, "_read", lambda self: None)
         with pytest.raises(cs.StateError) as caught:
             world.run()
-    assert caught.value.code == "CS-741"
+    assert caught.value.code == "CS-743"
     assert "batch 0" in str(caught.value)
 
 
@@ -442,7 +442,7 @@ def test_a_copy_of_the_state_that_is_older_than_the_results_is_refused(
     world.state = tmp_path / "copy"
     with pytest.raises(cs.StateError, match="ends with batch 0") as caught:
         world.run()
-    assert caught.value.code == "CS-741"
+    assert caught.value.code == "CS-742"
     world.settings = {"on_lost_state": "restart"}
     world.run()
     end = world.log.end_offsets([_place(world)])[_place(world)]

@@ -21,14 +21,15 @@ from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import AsSerde, typed
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.missing_names import PointsToNames
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.serde import read_from
-from crossstream.signatures import refuse_calls, settings_refusal
+from crossstream.signatures import refuse_calls, settings_error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,7 +72,7 @@ class StreamsBuilder(PointsToNames):
         value: AsSerde | None = None,
     ) -> KStream[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "stream"))
+    @refuse_calls(settings_error("CS-101", "stream"))
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
@@ -117,7 +118,7 @@ class StreamsBuilder(PointsToNames):
         source: Debezium | None = None,
     ) -> KTable[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "table"))
+    @refuse_calls(settings_error("CS-101", "table"))
     def table(
         self,
         topic: str,
@@ -173,7 +174,7 @@ class StreamsBuilder(PointsToNames):
         source: Debezium | None = None,
     ) -> GlobalKTable[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "global_table"))
+    @refuse_calls(settings_error("CS-101", "global_table"))
     def global_table(
         self,
         topic: str,
@@ -318,7 +319,7 @@ def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) ->
         step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
     else:
         return replace(consumed, key=unwrap.key, value=unwrap.stored)
-    raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
+    raise refuse("CS-101", what, step, **caller_location(operator))
 
 
 def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
@@ -331,7 +332,7 @@ def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
         step = "leave offset_reset out"
     else:
         return
-    raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(name), next=step)
+    raise refuse("CS-101", f"a global table {what}", step, **caller_location(name))
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
@@ -343,10 +344,7 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     for name in names:
         check_topic("stream", name)
     if not names or len(set(names)) < len(names):
-        raise TopologyError(
-            f"{topics!r} is not a topic, a list of different topics or a pattern of text",
-            code="CS-101",
-            where=caller_location("stream"),
-            next='pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame',
-        )
+        what = f"{topics!r} is not a topic, a list of different topics or a pattern of text"
+        step = 'pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame'
+        raise refuse("CS-101", what, step, **caller_location("stream"))
     return tuple(names), None

@@ -7,7 +7,8 @@ from typing import Any
 
 from crossstream import serdes
 from crossstream.api.options import Consumed
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.serdes import Serde
 
 _BY_TYPE = {
@@ -41,13 +42,13 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, 
     cannot read; CS-101 for settings of ``consumed`` that only topics have.
     """
     for what, step in _frame_faults(operator, frame):
-        raise TopologyError(what, code="CS-150", where=caller_location(operator), next=step)
+        raise refuse("CS-150", what, step, **caller_location(operator))
     if consumed.timestamp_extractor is not None or consumed.offset_reset != "earliest":
-        raise TopologyError(
+        raise refuse(
+            "CS-101",
             f"timestamp_extractor and offset_reset are for topics, and {operator} reads a DataFrame",
-            code="CS-101",
-            where=caller_location(operator),
-            next="compute the column timestamp; set where to begin on spark.readStream, such as startingOffsets",
+            "compute the column timestamp; set where to begin on spark.readStream, such as startingOffsets",
+            **caller_location(operator),
         )
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     return (
@@ -62,12 +63,9 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
         return found
     if type_name.startswith(("struct<", "map<string,", "array<")):
         return serdes.json()
-    raise TopologyError(
-        f"column {column} is of type {type_name}, which has no serde",
-        code="CS-150",
-        where=caller_location(operator),
-        next=f"pass Consumed({column}=…), or cast the column",
-    )
+    what = f"column {column} is of type {type_name}, which has no serde"
+    step = f"pass Consumed({column}=…), or cast the column"
+    raise refuse("CS-150", what, step, **caller_location(operator))
 
 
 def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:

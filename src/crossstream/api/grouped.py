@@ -24,7 +24,8 @@ from crossstream.api.types import AsSerde
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.serdes.json.plain import unnamed
 from crossstream.serdes.windowed import Windowed
 
@@ -249,11 +250,11 @@ class CogroupedKStream(Grouping["KTable[Any, Any]"], Generic[K, V]):
     ) -> CogroupedKStream[K, Any]:
         """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
         if not isinstance(grouped, GroupedKStream):
-            raise TopologyError(
+            raise refuse(
+                "CS-135",
                 f"cogroup takes a grouped stream, not {type(grouped).__name__}",
-                code="CS-135",
-                where=caller_location("cogroup"),
-                next="group it first: stream.group_by_key()",
+                "group it first: stream.group_by_key()",
+                **caller_location("cogroup"),
             )
         check_same_builder("cogroup", self._draft, grouped._draft)
         mine, theirs = self._groups, grouped._groups
@@ -363,12 +364,11 @@ class GroupedKTable(_Counting[K, V]):
 
     def _adder_and_subtractor(self, operator: str, adder: Any, subtractor: Any) -> dict[str, Any]:
         if subtractor is REQUIRED and adder is not REQUIRED:
-            raise TopologyError(
-                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group",
-                code="CS-104",
-                where=caller_location(operator),
-                next=f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)",
+            what = (
+                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group"
             )
+            step = f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)"
+            raise refuse("CS-104", what, step, **caller_location(operator))
         arguments = ("aggregate", "value")
         return {
             "adders": (self._function(operator, "adder", adder, arguments),),

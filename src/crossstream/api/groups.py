@@ -13,7 +13,8 @@ from crossstream.api.options import Grouped, Materialized, Named, settings_of
 from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import windows_of
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import Aggregate, Node, WindowSpec
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END, WindowedSerde
@@ -45,12 +46,9 @@ class Groups(Generic[T]):
         check_choice("windowed_by", "emit", emit, ("update", "close"))
         spec = windows_of(windows)
         if emit == "close" and spec.kind == "unlimited":
-            raise TopologyError(
-                "a window without an end never closes, so nothing would come out",
-                code="CS-110",
-                where=caller_location("windowed_by"),
-                next='leave emit="close" out, or choose windows that end',
-            )
+            what = "a window without an end never closes, so nothing would come out"
+            step = 'leave emit="close" out, or choose windows that end'
+            raise refuse("CS-110", what, step, **caller_location("windowed_by"))
         return replace(self, windows=spec, emit_final=emit == "close")
 
 
@@ -118,19 +116,13 @@ class Grouping(Handle, Generic[T]):
     ) -> T:
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         if self._groups.are_sessions and merger is None:
-            raise TopologyError(
-                "aggregate over sessions needs a merger: a record may join two sessions to one",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="pass merger=lambda left, right: …, which makes one aggregate of two",
-            )
+            what = "aggregate over sessions needs a merger: a record may join two sessions to one"
+            step = "pass merger=lambda left, right: …, which makes one aggregate of two"
+            raise refuse("CS-104", what, step, **caller_location("aggregate"))
         if merger is not None and not self._groups.are_sessions:
-            raise TopologyError(
-                "only sessions are merged, and these are not sessions",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
-            )
+            what = "only sessions are merged, and these are not sessions"
+            step = "leave merger out, or use windowed_by(SessionWindows(gap=…))"
+            raise refuse("CS-104", what, step, **caller_location("aggregate"))
         merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
         asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
         made = made_values("adder", adders[0], asked, self._node)

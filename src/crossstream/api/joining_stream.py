@@ -11,7 +11,7 @@ from crossstream.api.draft import Handle
 from crossstream.api.generic import K1, V1, ByFunction, K, OuterByFunction, R, V
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
-from crossstream.api.stream_joins import stream_join, stream_join_refusal
+from crossstream.api.stream_joins import stream_join, stream_join_error
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
 from crossstream.durations import Duration
@@ -112,7 +112,7 @@ class JoiningStream(Handle, Generic[K, V]):
         **options: Unpack[ByFunction],
     ) -> KStream[K, R]: ...
 
-    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
+    @refuse_calls(stream_join_error)  # type: ignore[misc]  # a table's third argument is called joined
     def join(
         self,
         other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -161,7 +161,7 @@ class JoiningStream(Handle, Generic[K, V]):
         return self._join("inner", locals())
 
     @called_as(join)
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_error)
     def left_join(
         self,
         other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -251,7 +251,7 @@ class JoiningStream(Handle, Generic[K, V]):
         **options: Unpack[OuterByFunction],
     ) -> KStream[K, Any]: ...
 
-    @refuse_calls(stream_join_refusal)
+    @refuse_calls(stream_join_error)
     def outer_join(
         self,
         other: KStream[Any, Any],

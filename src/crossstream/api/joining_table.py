@@ -11,7 +11,7 @@ from crossstream.api.draft import Handle
 from crossstream.api.generic import V1, K, OuterOptions, R, RightOptions, TableOptions, V
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import Materialized, Named, TableJoined, materialized_of
-from crossstream.api.table_joins import join_many, table_join, table_join_refusal
+from crossstream.api.table_joins import join_many, table_join, table_join_error
 from crossstream.api.types import AsSerde
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
@@ -48,7 +48,7 @@ class JoiningTable(Handle, Generic[K, V]):
         **options: Unpack[TableOptions],
     ) -> KTable[K, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -95,7 +95,7 @@ class JoiningTable(Handle, Generic[K, V]):
         return self._join("inner", locals())
 
     @called_as(join)
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def left_join(
         self,
         other: KTable[Any, Any] | GlobalKTable[Any, Any],
@@ -137,7 +137,7 @@ class JoiningTable(Handle, Generic[K, V]):
         **options: Unpack[OuterOptions],
     ) -> KTable[Any, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def outer_join(
         self,
         other: KTable[Any, Any],
@@ -185,7 +185,7 @@ class JoiningTable(Handle, Generic[K, V]):
         **options: Unpack[RightOptions],
     ) -> KTable[Any, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def right_join(
         self,
         other: KTable[Any, Any],
@@ -215,7 +215,7 @@ class JoiningTable(Handle, Generic[K, V]):
         """
         return self._join("right", locals())
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def join_many(
         self,
         others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],
@@ -246,7 +246,7 @@ class JoiningTable(Handle, Generic[K, V]):
         option = materialized_of("join_many", materialized, store, value)
         return self._made(join_many("inner", self, others, joiner, named, option))
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def left_join_many(
         self,
         others: Mapping[str, tuple[KTable[Any, Any], ForeignKeyExtractor]],

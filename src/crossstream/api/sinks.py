@@ -10,10 +10,9 @@ from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named, Produced, produced_of
 from crossstream.api.types import AsSerde, declared_key, declared_value
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError
 from crossstream.graph.nodes import FrameSink, Node, Peek, Sink
 from crossstream.serdes.serde import written_to
-from crossstream.signatures import fits_call, refuse_calls, settings_refusal
+from crossstream.signatures import fits_call, refuse_calls, settings_error
 from crossstream.typing import Action, BatchFunction, TopicSelector
 
 
@@ -47,7 +46,7 @@ class EndingStream(Previewed):
         function = function_of("print", "action", keyed(action), {"value": self._node})
         self._end(Peek, "print", named, action=function, terminal=True)
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
+    @refuse_calls(settings_error("CS-101", "to"))
     def to(
         self,
         topic: str | TopicSelector,

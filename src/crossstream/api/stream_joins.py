@@ -25,7 +25,8 @@ from crossstream.api.types import check_key_type
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
     Filter,
@@ -139,24 +140,20 @@ def _windows(operator: str, asked: StreamSettings) -> JoinWindows:
     twice = "windows" if windows is not None and given else "within" if "within" in given and sides else None
     if twice is not None:
         others = ", ".join(f"{name}=…" for name in given if name != twice)
-        raise TopologyError(
-            f"{operator} gets its windows twice: {twice}=… and {others}",
-            code="CS-110",
-            where=caller_location(operator),
-            next='keep one: within="10 minutes" to both sides, or before=… and after=…',
-        )
+        what = f"{operator} gets its windows twice: {twice}=… and {others}"
+        step = 'keep one: within="10 minutes" to both sides, or before=… and after=…'
+        raise refuse("CS-110", what, step, **caller_location(operator))
     if windows is not None:
         return windows
     grace = given.pop("grace", 0)
     if not given:
-        raise TopologyError(
-            f"{operator} with a stream needs windows: how far apart in time partners may be",
-            code="CS-110",
-            where=caller_location(operator),
-            next='write within="10 seconds", or JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
+        what = f"{operator} with a stream needs windows: how far apart in time partners may be"
+        step = (
+            'write within="10 seconds", or JoinWindows.of("10 seconds"); or join a table: stream.to_table()'
         )
+        raise refuse("CS-110", what, step, **caller_location(operator))
     if "within" in given:
-        within = to_milliseconds(given["within"], "within", error=TopologyError)
+        within = to_milliseconds(given["within"], "within", code="CS-110")
         return JoinWindows.of(f"{within} ms", grace=grace)
     return JoinWindows(before=given.get("before", 0), after=given.get("after", 0), grace=grace)
 
@@ -219,19 +216,13 @@ def _grace(operator: str, option: Joined, history: int | None, table: Node) -> i
         return None
     grace = settled(option.grace)
     if history is None:
-        raise TopologyError(
-            f"{table.name} keeps no versions: a record that waits would see a later row",
-            code="CS-136",
-            where=caller_location(operator),
-            next="give the table Materialized(history_retention=…) of at least the grace period, or leave grace out",
-        )
+        what = f"{table.name} keeps no versions: a record that waits would see a later row"
+        step = "give the table Materialized(history_retention=…) of at least the grace period, or leave grace out"
+        raise refuse("CS-136", what, step, **caller_location(operator))
     if grace > history:
-        raise TopologyError(
-            f"records would wait {grace} ms, but {table.name} keeps versions for {history} ms only",
-            code="CS-136",
-            where=caller_location(operator),
-            next="shorten grace, or lengthen the history_retention of the table",
-        )
+        what = f"records would wait {grace} ms, but {table.name} keeps versions for {history} ms only"
+        step = "shorten grace, or lengthen the history_retention of the table"
+        raise refuse("CS-136", what, step, **caller_location(operator))
     return grace
 
 
@@ -267,12 +258,9 @@ def stream_global_join(kind: JoinKind, left: Handle, other: Handle, asked: Globa
 
 def _refuse_outer(kind: JoinKind, noun: str, also: str = "") -> None:
     if kind == "outer":
-        raise TopologyError(
-            f"a stream has no outer join with a {noun}: changes of the table trigger no result",
-            code="CS-136",
-            where=caller_location(OPERATORS[kind]),
-            next=f"use left_join(…), which keeps the records without a row{also}",
-        )
+        what = f"a stream has no outer join with a {noun}: changes of the table trigger no result"
+        step = f"use left_join(…), which keeps the records without a row{also}"
+        raise refuse("CS-136", what, step, **caller_location(OPERATORS[kind]))
 
 
 class _Join(NamedTuple):
@@ -304,11 +292,11 @@ def stream_join(kind: JoinKind, left: Handle, other: object, settings: Mapping[s
     """
     operator = OPERATORS[kind]
     if not isinstance(other, Handle):
-        raise TopologyError(
+        raise refuse(
+            "CS-135",
             f"a stream cannot be joined with a {type(other).__name__}",
-            code="CS-135",
-            where=caller_location(operator),
-            next=f"pass a {' or a '.join(join.noun for join in _JOINS.values())} of the same builder",
+            f"pass a {' or a '.join(join.noun for join in _JOINS.values())} of the same builder",
+            **caller_location(operator),
         )
     check_same_builder(operator, left._draft, other._draft)
     join = _JOINS[other._node.shape]
@@ -324,9 +312,9 @@ def stream_join(kind: JoinKind, left: Handle, other: object, settings: Mapping[s
     return join.add(kind, left, other, join.settings(**given))
 
 
-def stream_join_refusal(
+def stream_join_error(
     join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
-) -> TopologyError:
+) -> CrossStreamError:
     """CS-136: wrong arguments for the method ``join`` of a stream; the other side is called ``other``."""
     operator = join.__name__
     fitting = [_JOINS["stream"]] if operator == "outer_join" else _JOINS.values()
@@ -335,10 +323,8 @@ def stream_join_refusal(
     return wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}{also}")
 
 
-def wrong_call(what: str, operator: str, fault: str, step: str) -> TopologyError:
-    return TopologyError(
-        f"wrong arguments for {what}: {fault}", code="CS-136", where=caller_location(operator), next=step
-    )
+def wrong_call(what: str, operator: str, fault: str, step: str) -> CrossStreamError:
+    return refuse("CS-136", f"wrong arguments for {what}: {fault}", step, **caller_location(operator))
 
 
 def written_parameters(call: Callable[..., Any]) -> str:

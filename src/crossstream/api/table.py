@@ -20,9 +20,10 @@ from crossstream.api.stream import KStream
 from crossstream.api.types import AsSerde
 from crossstream.api.windows import Suppressed, suppression
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
-from crossstream.signatures import called_as, refuse_calls, settings_refusal
+from crossstream.signatures import called_as, refuse_calls, settings_error
 from crossstream.typing import KeySelector, TopicSelector
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class KTable(JoiningTable[K, V], WrittenToTables, Generic[K, V]):
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
+    @refuse_calls(settings_error("CS-101", "to"))
     def to(
         self,
         topic: str | TopicSelector,
@@ -296,12 +297,8 @@ class KTable(JoiningTable[K, V], WrittenToTables, Generic[K, V]):
             "suppress", "suppressed", None if suppressed is REQUIRED else suppressed, Suppressed
         )
         if option is None:
-            raise TopologyError(
-                "suppress needs to know until when",
-                code="CS-101",
-                where=caller_location("suppress"),
-                next="pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
-            )
+            step = "pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)"
+            raise refuse("CS-101", "suppress needs to know until when", step, **caller_location("suppress"))
         name = given_name("suppress", named)
         settings = suppression(self._draft.nodes, self._node, option)
         return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))

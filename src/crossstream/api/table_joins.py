@@ -16,16 +16,17 @@ from crossstream.api.options import Materialized, Named, TableJoined, materializ
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph.names import check_partitions
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, ManyJoin, Node, TableJoin
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ManyJoiner, ValueJoiner
 
 
-def table_join_refusal(
+def table_join_error(
     join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
-) -> TopologyError:
+) -> CrossStreamError:
     """CS-136: wrong arguments for the method ``join`` of a table. In Java the foreign key comes first."""
     operator = join.__name__
     functions = [one for one in given[2:] if callable(one) or isinstance(one, pl.Expr | keyed)]
@@ -67,7 +68,7 @@ def table_join(kind: ForeignKeyKind, left: Handle, other: object, settings: Mapp
     asked = JoinSettings(**given, materialized=kept)
     right = _other_side(operator, left, other, takes_global=kind in ("inner", "left"))
     for what, step in _faults(kind, asked, is_global=right.shape == "global"):
-        raise _refusal(operator, what, step)
+        raise _error(operator, what, step)
     add = _join_by_key if asked.by_key else _join_by_foreign_key
     return add(kind, left, right, asked)
 
@@ -178,14 +179,14 @@ def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
     """The tables and foreign keys by name, sorted. Raises CS-136 for other arguments."""
     step = f'write {{"customer": (customers, lambda left: …), …}}; names are identifiers other than {", ".join(_TAKEN)}'
     if not isinstance(others, Mapping) or not others:
-        raise _refusal(operator, f"the tables of {operator} are {others!r}, not a dict of them", step)
+        raise _error(operator, f"the tables of {operator} are {others!r}, not a dict of them", step)
     if len(others) > _MOST:
-        raise _refusal(operator, f"{operator} takes up to {_MOST} tables, not {len(others)}", step)
+        raise _error(operator, f"{operator} takes up to {_MOST} tables, not {len(others)}", step)
     for name, pair in others.items():
         if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
-            raise _refusal(operator, f"{operator} cannot call a table {name!r}", step)
+            raise _error(operator, f"{operator} cannot call a table {name!r}", step)
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise _refusal(
+            raise _error(
                 operator, f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}", step
             )
     return dict(sorted(others.items()))
@@ -207,13 +208,10 @@ def _other_side(operator: str, left: Handle, other: object, *, takes_global: boo
         "KStream": "turn the stream into a table first: stream.to_table()",
         "GlobalKTable": "use join or left_join, which take one; or read its topic as a table",
     }
-    raise TopologyError(
-        f"a KTable joins a KTable, not a {type(other).__name__}",
-        code="CS-135",
-        where=caller_location(operator),
-        next=steps.get(type(other).__name__, "pass the table that builder.table(…) returned"),
-    )
+    what = f"a KTable joins a KTable, not a {type(other).__name__}"
+    step = steps.get(type(other).__name__, "pass the table that builder.table(…) returned")
+    raise refuse("CS-135", what, step, **caller_location(operator))
 
 
-def _refusal(operator: str, what: str, step: str) -> TopologyError:
-    return TopologyError(what, code="CS-136", where=caller_location(operator), next=step)
+def _error(operator: str, what: str, step: str) -> CrossStreamError:
+    return refuse("CS-136", what, step, **caller_location(operator))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
 from crossstream.filetopics.frame_format import encode
 from crossstream.filetopics.partition_log import appending
 from crossstream.filetopics.topics import STAGED, FileRangeReader, FileTopicLog, TopicFolders
@@ -49,12 +49,8 @@ class FileTopics:
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics_dir", os.path.abspath(self.topics_dir))
         if os.path.exists(self.topics_dir) and not os.path.isdir(self.topics_dir):
-            raise ConfigError(
-                "topics_dir is a file, not a folder",
-                code="CS-201",
-                where={"path": self.topics_dir},
-                next="Set it to a folder; crossstream makes one that does not exist.",
-            )
+            step = "Set it to a folder; crossstream makes one that does not exist."
+            raise refuse("CS-201", "topics_dir is a file, not a folder", step, path=self.topics_dir)
 
     def log(self) -> FileTopicLog:
         """The driver's view."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossstream.errors import SinkError
+from crossstream.error_codes import refuse
 from crossstream.filetopics.frame_format import Frame
 from crossstream.filetopics.segments import SUFFIX, Segment
 from crossstream.storage.files import force, locked
@@ -163,11 +163,10 @@ def appending(log: PartitionLog, segment_bytes: int, durable: bool) -> Iterator[
             finally:
                 appender.close()
     except OSError as error:
-        raise SinkError(
-            f"Records could not be appended to a file topic: {error}.",
-            code="CS-665",
-            where={"topic": log.owner.topic, "partition": log.owner.partition, "folder": str(log.folder)},
-            next="Check the free space and the permissions of the folder, then write again.",
+        what = f"Records could not be appended to a file topic: {error}."
+        step = "Check the free space and the permissions of the folder, then write again."
+        raise refuse(
+            "CS-665", what, step, topic=log.owner.topic, partition=log.owner.partition, folder=str(log.folder)
         ) from error
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.filetopics.frame_format import HEADER, MAGIC, STORED, Frame, parse_header
 from crossstream.storage.arrow_file import NO_BATCH, batch_of_message
 from crossstream.storage.door import check_plain
@@ -131,22 +132,15 @@ class Segment:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def _unreadable(self, error: OSError) -> SourceError:
-        return SourceError(
-            f"A segment of a file topic cannot be read: {error.strerror or error}.",
-            code="CS-606",
-            where=self._where(self.base),
-            next="Restore the file or the right to read it; stop readers before deleting parts of a topic.",
-        )
+    def _unreadable(self, error: OSError) -> CrossStreamError:
+        what = f"A segment of a file topic cannot be read: {error.strerror or error}."
+        step = "Restore the file or the right to read it; stop readers before deleting parts of a topic."
+        return refuse("CS-606", what, step, **self._where(self.base))
 
-    def damaged(self, offset: int, what: str) -> SourceError:
+    def damaged(self, offset: int, what: str) -> CrossStreamError:
         """CS-606, for a frame that starts at ``offset``."""
-        return SourceError(
-            f"A segment of a file topic is damaged: {what}.",
-            code="CS-606",
-            where=self._where(offset),
-            next="Restore the file from a copy. Records before this offset are intact.",
-        )
+        step = "Restore the file from a copy. Records before this offset are intact."
+        return refuse("CS-606", f"A segment of a file topic is damaged: {what}.", step, **self._where(offset))
 
     def _where(self, offset: int) -> dict[str, object]:
         owner = self.owner

@@ -19,7 +19,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from crossstream.errors import SourceError, StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SourceError
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import TopicPartition
 
@@ -183,31 +184,28 @@ class Instance:
                 )
             return None
 
-    def _runs_already(self, mark: Mark) -> StateError:
-        return StateError(
+    def _runs_already(self, mark: Mark) -> CrossStreamError:
+        what = (
             "another instance of the application runs, on a state folder of its own: "
-            "each of them would process every record",
-            code="CS-740",
-            where={"application": self.group, "state": self.folder, "other": mark.owner},
-            next="stop the other one, or give this one an application_id of its own; "
-            f"if the other one was killed, start this one {LIVE_SECONDS:.0f} seconds after that",
+            "each of them would process every record"
         )
+        step = (
+            "stop the other one, or give this one an application_id of its own; "
+            f"if the other one was killed, start this one {LIVE_SECONDS:.0f} seconds after that"
+        )
+        return refuse("CS-740", what, step, application=self.group, state=self.folder, other=mark.owner)
 
-    def _lost(self, offsets: Mapping[TopicPartition, int], last: Mark | None) -> StateError:
+    def _lost(self, offsets: Mapping[TopicPartition, int], last: Mark | None) -> CrossStreamError:
         first = [f"{at.topic}/{at.partition}: {offset}" for at, offset in sorted(offsets.items())[:SHOWN]]
         more = [f"{len(offsets) - SHOWN} more"] if len(offsets) > SHOWN else []
-        return StateError(
+        return refuse(
+            "CS-741",
             "the consumer group of the application has committed offsets, but its state folder is new: "
             "everything would be processed again",
-            code="CS-741",
-            where={
-                "application": self.group,
-                "state": self.folder,
-                "offsets": ", ".join(first + more),
-                "last": None if last is None else last.owner,
-            },
-            next="restore state_dir, or name the one that belongs to the offsets; or choose a new application_id; "
-            "StreamsConfig(on_lost_state='restart') begins again, as at a first start",
+            application=self.group,
+            state=self.folder,
+            offsets=", ".join(first + more),
+            last=None if last is None else last.owner,
         )
 
 

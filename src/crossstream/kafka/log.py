@@ -12,8 +12,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
-from crossstream.errors import SourceError
-from crossstream.kafka import errors as faults
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import errors
 from crossstream.kafka.client import (
     SETTLE_SECONDS,
     UNANSWERED,
@@ -46,10 +46,10 @@ PASSING = frozenset(
     {
         *STALE,
         *UNANSWERED,
-        *faults.MISSING,
+        *errors.MISSING,
         KafkaError._RESOLVE,
         KafkaError._IN_PROGRESS,
-        *faults.UNLED,
+        *errors.UNLED,
         KafkaError._SSL,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -133,7 +133,7 @@ class KafkaLog:
         Raises `SinkError` CS-656: it exists already, or it cannot be created.
         """
         if topic in self.topics():
-            raise faults.exists(topic)
+            raise errors.exists(topic)
         new = NewTopic(topic, partitions, config=dict(config or {}))
 
         def create(timeout: float) -> None:
@@ -144,8 +144,8 @@ class KafkaLog:
         except KafkaException as failed:
             error = failed.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                raise faults.exists(topic) from failed
-            raise faults.not_created(topic, error.str()) from failed
+                raise errors.exists(topic) from failed
+            raise errors.not_created(topic, error.str()) from failed
 
         def look(timeout: float) -> None:
             found = self._describe(topic, timeout).partitions.values()
@@ -160,7 +160,7 @@ class KafkaLog:
         Raises `SourceError` CS-602: there is none; `SinkError` CS-656: it cannot be deleted.
         """
         if topic not in self.topics():
-            raise faults.missing(topic)
+            raise errors.missing(topic)
 
         def delete(timeout: float) -> None:
             self._admin().delete_topics([topic], request_timeout=timeout)[topic].result()
@@ -169,8 +169,8 @@ class KafkaLog:
             self._patiently(delete, CHANGE_SECONDS)
         except KafkaException as failed:
             error = failed.args[0]
-            if error.code() not in faults.MISSING:  # a request before this one has deleted it
-                raise faults.not_deleted(topic, error.str()) from failed
+            if error.code() not in errors.MISSING:  # a request before this one has deleted it
+                raise errors.not_deleted(topic, error.str()) from failed
         ends = monotonic() + self._connection.patience_seconds
         while topic in self.topics() and monotonic() < ends:
             sleep(PAUSE_SECONDS)
@@ -186,7 +186,7 @@ class KafkaLog:
         try:
             self._patiently(partial(self._group(group).commit, _marks(offsets, note)))
         except KafkaException as failed:
-            raise faults.uncommitted(group, failed.args[0].str()) from failed
+            raise errors.uncommitted(group, failed.args[0].str()) from failed
 
     def try_to_commit(self, group: str, offsets: Mapping[TopicPartition, int], note: str) -> None:
         """Commits if the group's broker answers at once; nothing rests on it."""
@@ -201,7 +201,7 @@ class KafkaLog:
         try:
             found = self._patiently(partial(self._group(group).committed, wanted)) if wanted else []
         except KafkaException as failed:
-            raise faults.uncommitted(group, failed.args[0].str()) from failed
+            raise errors.uncommitted(group, failed.args[0].str()) from failed
         return {
             TopicPartition(mark.topic, mark.partition): Committed(mark.offset, mark.metadata or "")
             for mark in found
@@ -255,19 +255,19 @@ class KafkaLog:
                 if missing is not None:
                     raise missing from failed
                 if not _may_pass(error):
-                    raise faults.unanswerable(error.str()) from failed
+                    raise errors.unanswerable(error.str()) from failed
                 if monotonic() - began >= patience:
-                    raise faults.away(patience, error.str()) from failed
+                    raise errors.away(patience, error.str()) from failed
 
-    def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
+    def _missing(self, partitions: Sequence[TopicPartition]) -> CrossStreamError | None:
         """What is wrong with one of the partitions, for which a request failed."""
         for tp in partitions:
             topic = self._patiently(partial(self._describe, tp.topic))
             if topic.error is not None:
-                is_denied = faults.is_denial(topic.error)
-                return faults.refused(topic.error.str(), tp.topic) if is_denied else faults.missing(tp.topic)
+                is_denied = errors.is_denial(topic.error)
+                return errors.refused(topic.error.str(), tp.topic) if is_denied else errors.missing(tp.topic)
             if tp.partition not in topic.partitions:
-                return faults.missing(tp.topic, tp.partition)
+                return errors.missing(tp.topic, tp.partition)
         return None
 
     def _describe(self, topic: str, timeout: float) -> TopicMetadata:
@@ -296,17 +296,17 @@ class KafkaLog:
                 error = failed.args[0]
                 self._admin().poll(0)  # brings in complaints
                 waited = monotonic() - began
-                denial = error if faults.is_denial(error) else self._complaints.denied
+                denial = error if errors.is_denial(error) else self._complaints.denied
                 if denial is not None:
-                    raise faults.refused(denial.str()) from failed
+                    raise errors.refused(denial.str()) from failed
                 if error.code() in STALE | UNANSWERED:
                     self._client = None  # what it knows of leaders or brokers is outdated
                 if not _may_pass(error):
                     raise
-                if error.code() in faults.MISSING | faults.UNLED and waited >= min(SETTLE_SECONDS, patience):
+                if error.code() in errors.MISSING | errors.UNLED and waited >= min(SETTLE_SECONDS, patience):
                     raise
                 if waited >= patience:
-                    raise faults.away(patience, self._complaints.last or error.str()) from failed
+                    raise errors.away(patience, self._complaints.last or error.str()) from failed
                 logger.info("waiting for the brokers: %s", error.str())
                 sleep(PAUSE_SECONDS)
 

@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from crossstream.errors import SinkError
+from crossstream.errors import CrossStreamError
 from crossstream.kafka import errors as faults
 from crossstream.kafka.client import ASK_SECONDS, SETTLE_SECONDS, Complaints
 
@@ -62,7 +62,7 @@ class PartitionCounts:
             sleep(PAUSE_SECONDS)
 
 
-def _uncounted(error: KafkaError, topic: str) -> SinkError:
+def _uncounted(error: KafkaError, topic: str) -> CrossStreamError:
     what = f"the partitions of the topic cannot be counted: {error.str()}"
     return faults.not_written(what, error, topic=topic)
 

@@ -32,8 +32,9 @@ import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from crossstream.errors import CrossStreamError, StateError
-from crossstream.kafka import errors as faults
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, logger, open_committer
 from crossstream.kafka.producer import BY_KEY, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
@@ -226,7 +227,7 @@ class TransactionPublisher:
 
         ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way; one of a
         later batch only if the application ``restarts`` from older state. Raises `SinkError` (CS-651 to CS-654) if the
-        brokers do not answer or refuse, `StateError` CS-741 if the state is older than the results in Kafka.
+        brokers do not answer or refuse, `StateError` CS-742 if the state is older than the results in Kafka.
         """
         self._topic = topic
 
@@ -251,7 +252,7 @@ class TransactionPublisher:
         """Writes what a batch has staged, unless its transaction was committed before. ``read``: a staged file.
 
         ``note`` is called once, in another thread, and has returned before the transaction is committed. If it raises,
-        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-741 if the mark
+        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-743 if the mark
         is lost, and what ``note`` raises.
         """
         self._topic = topic
@@ -291,9 +292,9 @@ class TransactionPublisher:
                 self._abandon()
                 if error is None:
                     raise
-                if faults.is_denial(error) or monotonic() >= deadline:
+                if errors.is_denial(error) or monotonic() >= deadline:
                     what = f"the results of a batch were not published: {error.str()}"
-                    raise faults.not_written(what, error) from failed
+                    raise errors.not_written(what, error) from failed
                 logger.warning("a transaction is in doubt, and another producer takes over: %s", error.str())
                 sleep(RETRY_SECONDS)
 
@@ -369,22 +370,16 @@ class TransactionPublisher:
                     client.close()
 
 
-def _lost(application: str, topic: str, batch: int) -> StateError:
-    return StateError(
+def _lost(application: str, topic: str, batch: int) -> CrossStreamError:
+    return refuse(
+        "CS-743",
         f"it cannot be known whether the results of batch {batch} are in Kafka: the mark of the application is gone",
-        code="CS-741",
-        where={"application": application, "group": f"{application}.published", "topic": topic},
-        next="look at the end of the result topics; then commit offset 0 of partition 0 of this topic to this group, "
-        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget the offsets of a group '
-        "after offsets.retention.minutes, and those of a deleted topic)",
+        application=application,
+        group=f"{application}.published",
+        topic=topic,
     )
 
 
-def _older(application: str, newest: int, published: int) -> StateError:
-    return StateError(
-        f"the state ends with batch {newest}, and the results of batch {published} are in Kafka already",
-        code="CS-741",
-        where={"application": application, "group": f"{application}.published"},
-        next="restore a newer copy of the state, or use another application_id; on_lost_state='restart' continues from "
-        "this state, and writes the results of the batches between again",
-    )
+def _older(application: str, newest: int, published: int) -> CrossStreamError:
+    what = f"the state ends with batch {newest}, and the results of batch {published} are in Kafka already"
+    return refuse("CS-742", what, application=application, group=f"{application}.published")

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.errors import IncompatibleStateError
+from crossstream.error_codes import refuse
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Node, Source, lineage
 from crossstream.planning.plan import Plan, StoreDef
@@ -184,12 +184,9 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
     names = was.keys() | (now.keys() - set(plan.begin_empty))
     changed = sorted(name for name in names if was.get(name) != now.get(name))
     if changed:
-        raise IncompatibleStateError(
-            f"the state is of another topology: {', '.join(changed[:5])} differ",
-            code="CS-750",
-            where={"folder": folder},
-            next="give the application's file as it was when it wrote the state",
-        )
+        what = f"the state is of another topology: {', '.join(changed[:5])} differ"
+        step = "give the application's file as it was when it wrote the state"
+        raise refuse("CS-750", what, step, folder=folder)
 
 
 def _partitions(plan: Plan, state: int) -> int:

@@ -16,7 +16,7 @@ from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.times import Times
-from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.serdes.errors import UNDECODABLE
 from crossstream.storage.compaction import Segment
 from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes.avro.serde import avro
 from crossstream.serdes.json.typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
@@ -177,4 +177,4 @@ def _check_inner(name: str, *inner: object) -> None:
     """Refuses (CS-404) what is not a serde."""
     for given in inner:
         if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
-            raise refusals.no_serde(f"serdes.{name}", given)
+            raise errors.no_serde(f"serdes.{name}", given)

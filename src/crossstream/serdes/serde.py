@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -85,7 +85,7 @@ def check_key_serde(serde: object) -> None:
     """Raises `SerdeError` (CS-404) for a serde that cannot serve keys, because keys are equal by their bytes."""
     fault = key_fault(serde)
     if isinstance(serde, Serde) and fault is not None:
-        raise refusals.unfit_for_keys(serde.name, fault)
+        raise errors.unfit_for_keys(serde.name, fault)
 
 
 @runtime_checkable
@@ -286,9 +286,9 @@ def bisected(
     try:
         decode(data)
     except SerdeError as error:
-        if error.code != refusals.UNDECODABLE:
+        if error.code != errors.UNDECODABLE:
             raise
-        if isinstance(error, refusals.UndecodableRows) and error.rows:
+        if isinstance(error, errors.UndecodableRows) and error.rows:
             wrong = np.zeros(len(data), np.bool_)
             wrong[list(error.rows)] = True
             others = arrays.nulled(data, wrong)
@@ -302,30 +302,30 @@ def bisected(
 
 
 def serialize(serde: Serde, value: Any) -> bytes | None:
-    data: Any = _called(serde, refusals.unencodable, serde.serialize, value)
+    data: Any = _called(serde, errors.unencodable, serde.serialize, value)
     if data is None or isinstance(data, bytes):
         return data
     if not isinstance(data, bytearray | memoryview):
-        raise refusals.wrong_answer(serde.name, "serialize", "bytes or None", data)
+        raise errors.wrong_answer(serde.name, "serialize", "bytes or None", data)
     return bytes(data)
 
 
 def deserialize(serde: Serde, data: bytes) -> Any:
-    return _called(serde, refusals.undecodable, serde.deserialize, data)
+    return _called(serde, errors.undecodable, serde.deserialize, data)
 
 
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
-    data = _called(serde, refusals.unencodable, serde.encode_objects, values)
+    data = _called(serde, errors.unencodable, serde.encode_objects, values)
     return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
-    data = _called(serde, refusals.unencodable, serde.encode_series, values)
+    data = _called(serde, errors.unencodable, serde.encode_series, values)
     return _checked(serde, "encode_series", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
-    values = _called(serde, refusals.undecodable, serde.decode_objects, data)
+    values = _called(serde, errors.undecodable, serde.decode_objects, data)
     found: list[Any] = _checked(serde, "decode_objects", values, list, "a list", len(data))
     return found
 
@@ -333,38 +333,38 @@ def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
 def decode_series(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
 ) -> pl.Series:
-    series = _called(serde, refusals.undecodable, serde.decode_series, data, fields)
+    series = _called(serde, errors.undecodable, serde.decode_series, data, fields)
     found: pl.Series = _checked(serde, "decode_series", series, pl.Series, "a polars.Series", len(data))
     return found
 
 
-def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeError]) -> Exception:
-    """What a serde raised, as a `SerdeError`, with the code of ``refuse`` if it does not say otherwise."""
+def _error(serde: Serde, error: Exception, build: Callable[[str, str], CrossStreamError]) -> Exception:
+    """What a serde raised, as a `SerdeError`, with the code of ``build`` if it does not say otherwise."""
     if isinstance(error, MemoryError):  # not about the values at all
         return error
     if isinstance(error, SerdeError) and error.code != SerdeError.default_code:
         return error
-    refusal = refuse(serde.name, error.what if isinstance(error, CrossStreamError) else type_and_text(error))
+    refusal = build(serde.name, error.what if isinstance(error, CrossStreamError) else type_and_text(error))
     refusal.__cause__ = error
     return refusal
 
 
 def _called(
-    serde: Serde, refuse: Callable[[str, str], SerdeError], method: Callable[..., Any], *arguments: Any
+    serde: Serde, build: Callable[[str, str], CrossStreamError], method: Callable[..., Any], *arguments: Any
 ) -> Any:
     try:
         return method(*arguments)
     except Exception as error:
-        refusal = _refusal(serde, error, refuse)
+        refusal = _error(serde, error, build)
         raise refusal from refusal.__cause__
 
 
 def _checked(serde: Serde, method: str, given: Any, kind: type, wanted: str, rows: int) -> Any:
     """What the method gave, if it is of this kind and has so many rows; else CS-412."""
     if not isinstance(given, kind):
-        raise refusals.wrong_answer(serde.name, method, wanted, given)
+        raise errors.wrong_answer(serde.name, method, wanted, given)
     if len(given) != rows:  # type: ignore[arg-type]
-        raise refusals.wrong_count(serde.name, method, rows, len(given))  # type: ignore[arg-type]
+        raise errors.wrong_count(serde.name, method, rows, len(given))  # type: ignore[arg-type]
     return given
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from crossstream.errors import IncompatibleStateError, SourceError, StateError
+from crossstream.errors import CrossStreamError, IncompatibleStateError, SourceError
 from crossstream.spark.errors import calling_socket, hang_up, raisable
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
@@ -237,7 +237,7 @@ class Checkpoint:
         whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
         yield from (f"sources/{source}/{number}" for number in range(whole + 1, last + 1))
 
-    def _lacks(self, name: str) -> StateError:
+    def _lacks(self, name: str) -> CrossStreamError:
         what = f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}"
         return lost(what, file=str(self.folder / name))
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.errors import SerdeError
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.planning.plan import Plan, StoreDef, ViewDef
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes import serde as calls
 from crossstream.serdes.serde import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
@@ -218,7 +218,7 @@ _CHUNK = 16_384
 
 def unreadable_row(
     stores: Iterable[tuple[StoreDef, Snapshot]], serde: object, **where: object
-) -> SerdeError | None:
+) -> CrossStreamError | None:
     """The error of the first row in the stores whose value cannot be read; None if there is none.
 
     ``serde``: the name of the one that refused bytes.
@@ -235,7 +235,7 @@ def unreadable_row(
                 for row, reason in found:
                     if _is_live(view, run, start + row):
                         key = _key(store, run, start + row)
-                        return refusals.unreadable_row(reason, store.name, **where, key=key)
+                        return errors.unreadable_row(reason, store.name, **where, key=key)
     return None
 
 

@@ -20,7 +20,8 @@ from crossstream.api.types import AsSerde, as_serde
 from crossstream.catalog.planners import plan_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError, StateError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
@@ -50,12 +51,8 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     if is_whole(number) and 1 <= number <= (most or number):
         return
     end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
-    raise ConfigError(
-        f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}",
-        code="CS-201",
-        where=caller_location(),
-        next=f"write {setting}={step}",
-    )
+    what = f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}"
+    raise refuse("CS-201", what, f"write {setting}={step}", **caller_location())
 
 
 class TopologyTestDriver(PointsToNames):
@@ -162,12 +159,9 @@ class TopologyTestDriver(PointsToNames):
         nodes = [self._topology[name] for name in readers]
         key, value = self._serdes("create_input_topic", key_serde, value_serde, nodes, "serialize")
         if not readers:
-            raise ConfigError(
-                f"no source of the topology reads the topic {topic!r}",
-                code="CS-241",
-                where=caller_location(),
-                next=f"its topics are: {', '.join(sorted(self._topics)) or 'none'}",
-            )
+            what = f"no source of the topology reads the topic {topic!r}"
+            step = f"its topics are: {', '.join(sorted(self._topics)) or 'none'}"
+            raise refuse("CS-241", what, step, **caller_location())
         self._topic(topic)
 
         start = to_timestamp(start_timestamp, "start_timestamp")
@@ -375,18 +369,10 @@ class TopologyTestDriver(PointsToNames):
             return view
         if store is None:
             names = ", ".join(sorted(one.public for one in self.plan.stores.values() if one.public)) or "none"
-            raise StateError(
-                f"the topology has no store named {name!r}",
-                code="CS-710",
-                where={"store": name},
-                next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
-            )
+            step = f"name it, with Materialized or StreamJoined; its stores are: {names}"
+            raise refuse("CS-710", f"the topology has no store named {name!r}", step, store=name)
         reader = reader_of(store, partial(self._versions, store), self._bits)
         if reader.kind != kind:
-            raise StateError(
-                f"{name!r} is a {reader.kind} store, not a {kind} store",
-                code="CS-710",
-                where={"store": name},
-                next=f"call get_{reader.kind.replace('-', '_')}_store({name!r})",
-            )
+            step = f"call get_{reader.kind.replace('-', '_')}_store({name!r})"
+            raise refuse("CS-710", f"{name!r} is a {reader.kind} store, not a {kind} store", step, store=name)
         return reader

@@ -15,8 +15,8 @@ import msgspec.inspect as mi
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals, shipping
+from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.serdes import arrays, errors, shipping
 from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
 from crossstream.serdes.json.columns import (
     Columns,
@@ -96,13 +96,13 @@ def json(type: Any = None, *, decimals: Decimals = "text") -> Serde:
     b'{"price":10.00}'
     """
     if decimals not in get_args(Decimals) or (type is None and decimals != "text"):
-        raise refusals.unusable_type(type, f"decimals={decimals!r}, not 'text', or with a type 'number'")
+        raise errors.unusable_type(type, f"decimals={decimals!r}, not 'text', or with a type 'number'")
     if type is None:
         return UntypedJson()
     dtype = struct_dtype(type)
     if dtype is not None:
         if is_too_deep(dtype):
-            raise refusals.unusable_type(type, TOO_DEEP.reason)
+            raise errors.unusable_type(type, TOO_DEEP.reason)
         read_schema(dtype)
         return SchemaJson(dtype, decimals)
     _check_type(type)
@@ -198,7 +198,7 @@ class TypedJson:
         try:
             check_exponents(made)
         except ValueError as error:
-            raise refusals.no_bytes_for(self.name, values[0], str(error), "round it") from error
+            raise errors.no_bytes_for(self.name, values[0], str(error), "round it") from error
         texts = [None if value is None else format(value, "f") for value in made]
         if self.decimals == "text":
             return texts
@@ -253,12 +253,12 @@ def _from_pickle(kind: bytes, decimals: Decimals) -> TypedJson:
 
 def _check_type(kind: Any) -> None:
     if isinstance(kind, str | pl.DataType | pa.DataType):
-        raise refusals.unusable_type(kind, "not a Python type or a schema")
+        raise errors.unusable_type(kind, "not a Python type or a schema")
     try:
         hash(kind)
         reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
-        raise refusals.unusable_type(kind, str(error)) from error
+        raise errors.unusable_type(kind, str(error)) from error
 
 
 class Reading(NamedTuple):
@@ -319,7 +319,7 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
     if names is not None and isinstance(reading.layout, Layout):
         shape = some_fields(reading.layout, names, reading.name)
     if isinstance(shape, NoColumn):
-        raise refusals.no_column(reading.name, shape.reason)
+        raise errors.no_column(reading.name, shape.reason)
     if reading.derives:
         return Columns(reading.decoder, shape, rows_of(shape.wire))
     return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
@@ -401,11 +401,13 @@ def check_rows(
         raise _unreadable(rows, values, last, serde) from error.__cause__
 
 
-def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str) -> SerdeError:
+def _unreadable(
+    rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str
+) -> CrossStreamError:
     for row, value in zip(rows, values, strict=True):
         try:
             if row.is_valid:
                 decode_row(row.as_py(), decoder, serde)
         except SerdeError as error:
-            return refusals.unreadable(serde, value, str(error.__cause__))
+            return errors.unreadable(serde, value, str(error.__cause__))
     raise AssertionError("rows that cannot be read together, and can one by one")
