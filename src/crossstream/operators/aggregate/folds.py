@@ -15,11 +15,11 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
-from crossstream.operators.aggregate.columns import Columns
-from crossstream.operators.aggregate.contents import ContentSteps
+from crossstream.operators.aggregate.builtin.columns import Columns
+from crossstream.operators.aggregate.builtin.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
 from crossstream.operators.aggregate.refused import RefusedRows
-from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
+from crossstream.operators.windowed.windows import STATE, Held, Made, Steps
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.tables.rows import Rows

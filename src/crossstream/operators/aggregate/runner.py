@@ -12,9 +12,9 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
+from crossstream.operators.aggregate.builtin.columns import BEYOND, Columns, Parts
+from crossstream.operators.aggregate.builtin.group_rows import GroupRows
 from crossstream.operators.aggregate.folds import Calls, Count, Packed
-from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
     GROUP,
@@ -32,9 +32,10 @@ from crossstream.operators.aggregate.kernel import (
     with_old,
 )
 from crossstream.operators.aggregate.refused import NOT_ADDED, RefusedRows
-from crossstream.operators.aggregate.sessions import Sessions, put_sessions
-from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
-from crossstream.operators.aggregate.windows import (
+from crossstream.operators.stateless.kernel import map_records, select_key
+from crossstream.operators.windowed.sessions import Sessions, put_sessions
+from crossstream.operators.windowed.sliding import PLACE, Sliding, held_windows
+from crossstream.operators.windowed.windows import (
     BEFORE,
     NOW,
     MovingFold,
@@ -45,7 +46,6 @@ from crossstream.operators.aggregate.windows import (
     retention_of,
     windows_of,
 )
-from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde

@@ -13,9 +13,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import agg, serdes
-from crossstream.operators.aggregate import exact, sketch
-from crossstream.operators.aggregate.columns import Parts
-from crossstream.operators.aggregate.parts import Rows, empty_state
+from crossstream.operators.aggregate.builtin import exact, sketch
+from crossstream.operators.aggregate.builtin.columns import Parts
+from crossstream.operators.aggregate.builtin.parts import Rows, empty_state
 from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
 
 TEXT = serdes.string()

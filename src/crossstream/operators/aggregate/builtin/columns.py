@@ -23,10 +23,9 @@ from crossstream.columns.functions import as_plain, select
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.operators.aggregate.exact import ExactSum
-from crossstream.operators.aggregate.group_rows import GroupRows
-from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
-from crossstream.operators.aggregate.parts import (
+from crossstream.operators.aggregate.builtin.exact import ExactSum
+from crossstream.operators.aggregate.builtin.group_rows import GroupRows
+from crossstream.operators.aggregate.builtin.parts import (
     Collected,
     Counted,
     Ending,
@@ -37,8 +36,9 @@ from crossstream.operators.aggregate.parts import (
     WholeSum,
     empty_state,
 )
-from crossstream.operators.aggregate.ranked import Ranked
-from crossstream.operators.aggregate.sketch import Sketched
+from crossstream.operators.aggregate.builtin.ranked import Ranked
+from crossstream.operators.aggregate.builtin.sketch import Sketched
+from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.operators.aggregate.parts import Rows, State
+from crossstream.operators.aggregate.builtin.parts import Rows, State
 from crossstream.serdes import arrays
 
 _BITS = 32

@@ -23,7 +23,7 @@ from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.aggregate.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
+from crossstream.operators.windowed.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot

@@ -18,9 +18,9 @@ import polars as pl
 
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.aggregate.columns import PartKey, Parts, beyond
-from crossstream.operators.aggregate.parts import Rows, State, WholeSum
-from crossstream.operators.aggregate.windows import STATE, Held, Made
+from crossstream.operators.aggregate.builtin.columns import PartKey, Parts, beyond
+from crossstream.operators.aggregate.builtin.parts import Rows, State, WholeSum
+from crossstream.operators.windowed.windows import STATE, Held, Made
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.operators.aggregate.parts import Rows, State, to_cells
+from crossstream.operators.aggregate.builtin.parts import Rows, State, to_cells
 from crossstream.serdes import arrays
 from crossstream.storage.sorted_run import begins_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.columns.aggregates import BY, VALUE
-from crossstream.operators.aggregate.parts import (
+from crossstream.operators.aggregate.builtin.parts import (
     Rows,
     State,
     as_rows,

@@ -20,7 +20,7 @@ import numpy as np
 from crossstream.columns.values import Values
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.aggregate.windows import NOW, STATE, Held, Log, Note, Steps
+from crossstream.operators.windowed.windows import NOW, STATE, Held, Log, Note, Steps
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 

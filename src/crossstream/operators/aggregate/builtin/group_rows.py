@@ -15,8 +15,8 @@ import polars as pl
 from crossstream.columns.changes import Changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
+from crossstream.operators.aggregate.builtin.parts import Rows
 from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
-from crossstream.operators.aggregate.parts import Rows
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
