@@ -15,11 +15,11 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
-from crossstream.operators.aggregate.builtin.columns import Columns
+from crossstream.operators.aggregate.builtin.columns import BuiltIn
 from crossstream.operators.aggregate.builtin.contents import ContentSteps
 from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
 from crossstream.operators.aggregate.refused import RefusedRows
-from crossstream.operators.windowed.windows import STATE, Held, Made, Steps
+from crossstream.operators.windowed.windows import STATE, HeldWindows, Made, Steps
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.tables.rows import Rows
@@ -35,7 +35,7 @@ class CountSteps:
     in_order: bool = False
     _held: Sequence[int] = ()
 
-    def read(self, held: Held) -> list[Any]:
+    def read(self, held: HeldWindows) -> list[Any]:
         self._held = held.values.objects()
         return list(self._held)
 
@@ -249,7 +249,7 @@ class CallSteps:
         self._keys = rows.key.objects() if needs_key else [None] * rows.rows
         self._values = rows.value.own_objects()
 
-    def read(self, held: Held) -> list[Any]:
+    def read(self, held: HeldWindows) -> list[Any]:
         return held.values.own_objects()
 
     def add(self, row: int, aggregate: Any) -> Any:
@@ -288,7 +288,7 @@ PACKED = ((STATE, "bytes"),)
 class Packed:
     """Built-in aggregates of moving windows. A state is JSON with the columns of `Parts.layout`."""
 
-    columns: Columns
+    columns: BuiltIn
 
     def steps(self, rows: Changes, merger: Function | None) -> Steps:
         items, failures = self.columns.items(rows)

@@ -59,7 +59,7 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Rows):
+class GroupState(Rows):
     """The aggregates of groups, with the columns that the store has beside the value."""
 
     state: Mapping[str, Column] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
+def look_up(view: Snapshot, groups: Groups, serde: Serde) -> GroupState:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)
@@ -138,7 +138,7 @@ def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
     state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
     values, ts = Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts"))
-    return Kept(match.found, values, ts, state=state)
+    return GroupState(match.found, values, ts, state=state)
 
 
 def rows_within(
@@ -179,7 +179,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: Kept, fold: Fold, *, every: bool) -> Updates:
+def update(groups: Groups, before: GroupState, fold: Fold, *, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
@@ -202,7 +202,7 @@ def update(groups: Groups, before: Kept, fold: Fold, *, every: bool) -> Updates:
     return Updates(replace(net, extra={**net.extra, **folded.state}), made, folded.failures)
 
 
-def with_old(made: Changes, before: Kept) -> Changes:
+def with_old(made: Changes, before: GroupState) -> Changes:
     """Results sorted by group, each with the one before it. ``made``: with values in the form of the store."""
     number = np.asarray(made.extra[GROUP])
     first = before.values.take(np.where(before.present[number], number, -1))

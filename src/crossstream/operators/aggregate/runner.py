@@ -12,7 +12,8 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.aggregate.builtin.columns import BEYOND, Columns, Parts
+from crossstream.operators.aggregate.builtin.columns import BEYOND, BuiltIn
+from crossstream.operators.aggregate.builtin.composition import Parts
 from crossstream.operators.aggregate.builtin.group_rows import GroupRows
 from crossstream.operators.aggregate.folds import Calls, Count, Packed
 from crossstream.operators.aggregate.kernel import (
@@ -261,12 +262,12 @@ class AggregateRunner(Runner):
         self, node: graph.Aggregate, store: OpenStore, groups: Groups, refused: RefusedRows | None
     ) -> Fold:
         if node.columns is not None:
-            return Columns(Parts.of(node.columns), self._group_rows(groups))
+            return BuiltIn(Parts.of(node.columns), self._group_rows(groups))
         return self._of_functions(node, store, refused)
 
     def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
         if node.columns is not None:
-            return Packed(Columns(Parts.of(node.columns)))
+            return Packed(BuiltIn(Parts.of(node.columns)))
         return self._of_functions(node, store, None)
 
     def _of_functions(

@@ -23,7 +23,17 @@ from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.windowed.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
+from crossstream.operators.windowed.windows import (
+    BEFORE,
+    NOW,
+    STATE,
+    HeldWindows,
+    Log,
+    Made,
+    Moved,
+    Note,
+    Steps,
+)
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
@@ -83,7 +93,7 @@ class Sessions:
     retention: int
     final: bool
     groups: Groups
-    held: Held
+    held: HeldWindows
     serde: Serde
 
     @property
@@ -112,7 +122,7 @@ class Sessions:
         columns = take_all(columns, near)
         ends = np.asarray(columns["s"])
         values, states = Values(serde, wire=columns["value"]), columns.get(STATE)
-        held = Held(group[near], np.asarray(columns["start"]), ends, ends, values, states)
+        held = HeldWindows(group[near], np.asarray(columns["start"]), ends, ends, values, states)
         return cls(windows, retention, final, groups, held, serde)
 
     def update(self, steps: Steps, *, every: bool, want_old: bool) -> Moved:

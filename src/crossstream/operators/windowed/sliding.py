@@ -20,7 +20,7 @@ import numpy as np
 from crossstream.columns.values import Values
 from crossstream.graph.nodes import WindowSpec
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.windowed.windows import NOW, STATE, Held, Log, Note, Steps
+from crossstream.operators.windowed.windows import NOW, STATE, HeldWindows, Log, Note, Steps
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
@@ -56,7 +56,9 @@ class _Windows:
         return self.starts[bisect_left(self.starts, low) : bisect_right(self.starts, high)]
 
 
-def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int) -> Held:
+def held_windows(
+    view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int
+) -> HeldWindows:
     """The windows of the store that the records may change or copy."""
     firsts = np.flatnonzero(groups.begins)
     low = np.maximum(np.minimum.reduceat(groups.rows.ts, firsts) - 2 * windows.size, max(horizon, 0))
@@ -64,13 +66,15 @@ def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSp
     group, columns = rows_within(view, groups.hashes, groups.keys, low, high)
     starts = np.asarray(columns["s"])
     values = Values(serde, wire=columns["value"])
-    return Held(group, starts, starts + windows.size, np.asarray(columns["ts"]), values, columns.get(STATE))
+    return HeldWindows(
+        group, starts, starts + windows.size, np.asarray(columns["ts"]), values, columns.get(STATE)
+    )
 
 
 class Sliding:
     """Applies records."""
 
-    def __init__(self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps) -> None:
+    def __init__(self, windows: WindowSpec, groups: Groups, held: HeldWindows, steps: Steps) -> None:
         self._size, self._grace = windows.size, windows.grace
         self._groups, self._steps = groups, steps
         self.log = Log()

@@ -110,7 +110,7 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldWindows:
     """Windows of the store. ``group``: the number of the key of each; ``states``: the column `STATE`, if any."""
 
     group: np.ndarray
@@ -173,7 +173,7 @@ class Log:
         return not isinstance(error, KeyboardInterrupt)
 
     def moved(
-        self, groups: Groups, held: Held, steps: Steps, serde: Serde, *, every: bool, want_old: bool
+        self, groups: Groups, held: HeldWindows, steps: Steps, serde: Serde, *, every: bool, want_old: bool
     ) -> Moved:
         """The changes as columns."""
         there, last = held.numbers(), dict[Window, int]()
@@ -255,7 +255,7 @@ class Steps(Protocol):
     @property
     def in_order(self) -> bool: ...
 
-    def read(self, held: Held) -> list[Any]:
+    def read(self, held: HeldWindows) -> list[Any]:
         """Aggregates of the store; called before all else."""
 
     def add(self, row: int, aggregate: Any) -> Any:

@@ -14,8 +14,8 @@ import pytest
 import crossstream as cs
 from crossstream import agg, serdes
 from crossstream.operators.aggregate.builtin import exact, sketch
-from crossstream.operators.aggregate.builtin.columns import Parts
-from crossstream.operators.aggregate.builtin.parts import Rows, empty_state
+from crossstream.operators.aggregate.builtin.composition import Parts
+from crossstream.operators.aggregate.builtin.parts import PartRows, empty_state
 from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
 
 TEXT = serdes.string()
@@ -208,7 +208,7 @@ def state_of(parts: Parts, rows: list[tuple[int, float, str | None]], groups: in
         if rows:
             begins = np.arange(len(rows) * groups) % len(rows) == 0
             items = None if key[1] is None else fields[key[1]]
-            states[key] = part.run(items, Rows.of(begins), states[key])[1]
+            states[key] = part.run(items, PartRows.of(begins), states[key])[1]
     return parts.columns(states)
 
 

@@ -18,9 +18,10 @@ import polars as pl
 
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.aggregate.builtin.columns import PartKey, Parts, beyond
-from crossstream.operators.aggregate.builtin.parts import Rows, State, WholeSum
-from crossstream.operators.windowed.windows import STATE, Held, Made
+from crossstream.operators.aggregate.builtin.composition import PartKey, Parts, beyond
+from crossstream.operators.aggregate.builtin.counts import WholeSum
+from crossstream.operators.aggregate.builtin.parts import PartRows, State
+from crossstream.operators.windowed.windows import STATE, HeldWindows, Made
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null
@@ -105,7 +106,7 @@ class ContentSteps:
 
     # -- a record at a time ----------------------------------------------------------------------------
 
-    def read(self, held: Held) -> list[Contents]:
+    def read(self, held: HeldWindows) -> list[Contents]:
         self._held = self._unpacked(held.states)
         self._failed = {failure.row: failure for failure in self.failures}
         self._sums = list(self._large_sums())
@@ -232,7 +233,7 @@ class ContentSteps:
         """The results and states after rows. ``held``: what of the store each group begins with; −1: nothing."""
         if not len(rows):
             return {}, {name: take(column, held) for name, column in self._held.items()}
-        mine = Rows.of(begins, picked)
+        mine = PartRows.of(begins, picked)
         items = [series.gather(rows) for series in self.items]
         before = self.parts.states({name: _or_nothing(column, held) for name, column in self._held.items()})
         results, after = dict[PartKey, pl.Series](), dict[PartKey, State]()

@@ -15,7 +15,7 @@ import polars as pl
 from crossstream.columns.changes import Changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
-from crossstream.operators.aggregate.builtin.parts import Rows
+from crossstream.operators.aggregate.builtin.parts import PartRows
 from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
@@ -52,7 +52,7 @@ class Alive:
     """The rows that groups have at the wanted moments, in order of arrival; one without any has a row of nulls."""
 
     items: list[pl.Series]
-    rows: Rows
+    rows: PartRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class GroupRows:
     batch: int
     bits: int
 
-    def events(self, rows: Changes, groups: np.ndarray, mine: Rows, fields: list[pl.Series]) -> Events:
+    def events(self, rows: Changes, groups: np.ndarray, mine: PartRows, fields: list[pl.Series]) -> Events:
         """What the batch does. ``rows``: sorted by group, then arrival; ``groups``: their numbers among all."""
         assert mine.signs is not None
         keys = rows.extra[ROW_KEY]
@@ -80,7 +80,9 @@ class GroupRows:
         arrival = arrival_numbers(arrived, self.batch).astype(np.int64)
         return Events(mine.group, places, keys, number, ends, mine.signs > 0, values, arrival)
 
-    def alive(self, events: Events, groups: np.ndarray, wanted: np.ndarray, mine: Rows) -> Iterator[Alive]:
+    def alive(
+        self, events: Events, groups: np.ndarray, wanted: np.ndarray, mine: PartRows
+    ) -> Iterator[Alive]:
         """The rows of the ``wanted`` groups after each picked row of theirs, some moments at a time."""
         moments = mine.picked[np.isin(mine.group[mine.picked], wanted)]
         place = np.flatnonzero(np.isin(events.group, wanted))
@@ -151,4 +153,4 @@ def _by_moment(moment: np.ndarray, row: np.ndarray, moments: int, values: pl.Ser
     moment, row = np.concatenate([moment, empty]), np.concatenate([row, np.full(len(empty), len(values) - 1)])
     order = np.argsort(moment, kind="stable")
     begins = begins_of(moment[order])
-    return Alive(values.gather(row[order]).struct.unnest().get_columns(), Rows.of(begins))
+    return Alive(values.gather(row[order]).struct.unnest().get_columns(), PartRows.of(begins))
