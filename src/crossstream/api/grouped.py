@@ -29,12 +29,13 @@ from crossstream.api.options import Grouped, Materialized, Named, materialized_o
 from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
 from crossstream.columns.functions import Function, keyed
+from crossstream.columns.windows import WindowSpec
 from crossstream.durations import Duration
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.graph.nodes import Aggregate, Node
 from crossstream.serdes import Serde
 from crossstream.serdes.json.plain import unnamed
-from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
+from crossstream.serdes.windowed import Windowed, WindowedSerde
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,13 +61,13 @@ class Groups:
 
     @property
     def are_sessions(self) -> bool:
-        return self.windows is not None and self.windows.kind == "session"
+        return self.windows is not None and self.windows.merge
 
     def windowed(self, windows: Any, emit: Any) -> Groups:
         """The groups in windows. Raises CS-101 and CS-110 for settings of `GroupedKStream.windowed_by`."""
         check_choice("windowed_by", "emit", emit, ("update", "close"))
         spec = windows_of(windows)
-        if emit == "close" and spec.kind == "unlimited":
+        if emit == "close" and not spec.end:
             raise TopologyError(
                 "a window without an end never closes, so nothing would come out",
                 code="CS-110",
@@ -121,11 +122,7 @@ class _Grouping(Handle, Generic[K, V]):
 
     def _result_key(self, key: Serde) -> Serde:
         windows = self._groups.windows
-        if windows is None:
-            return key
-        if windows.kind == "session":
-            return WindowedSerde(key)
-        return WindowedSerde(key, NO_END if windows.kind == "unlimited" else windows.size)
+        return key if windows is None else WindowedSerde(key, windows.length)
 
     def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
         return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)

@@ -76,8 +76,7 @@ def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Coun
 
 def counted(node: graph.Aggregate) -> Counts:
     """Which records move the stream time of an aggregation: those that it takes."""
-    takes_nulls = node.windows is not None and node.windows.kind != "sliding" and node.columns is None
-    return "keyed" if takes_nulls else "whole"
+    return "keyed" if node.takes_nulls else "whole"
 
 
 def timed(

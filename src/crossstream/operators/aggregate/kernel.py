@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
+from crossstream.operators.aggregate.folding import Fold
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
@@ -45,34 +45,10 @@ GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them.
-
-    ``state``: what the store keeps beside the value, after the last row of each group that has a result.
-    """
-
-    rows: np.ndarray
-    values: Values
-    ts: np.ndarray
-    failures: list[Failure] = field(default_factory=list)
-    state: Mapping[str, Column] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class GroupState(Rows):
     """The aggregates of groups, with the columns that the store has beside the value."""
 
     state: Mapping[str, Column] = field(default_factory=dict)
-
-
-class Fold(Protocol):
-    """Applies rows to aggregates."""
-
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
-        """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
-
-        With ``every`` there is a result for each row that did not fail, else for the last of each group.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import polars as pl
 from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.builtin.composition import Parts
-from crossstream.operators.aggregate.folds import PACKED
+from crossstream.operators.aggregate.folding import PACKED
 from crossstream.operators.windowed.windows import remembered, retention_of
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (

@@ -11,11 +11,14 @@ from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
+from crossstream.columns.windows import WindowSpec
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.builtin.columns import BEYOND, BuiltIn
 from crossstream.operators.aggregate.builtin.composition import Parts
 from crossstream.operators.aggregate.builtin.group_rows import GroupRows
-from crossstream.operators.aggregate.folds import Calls, Count, Packed
+from crossstream.operators.aggregate.calls import Calls
+from crossstream.operators.aggregate.counts import Count
+from crossstream.operators.aggregate.folding import Fold
 from crossstream.operators.aggregate.kernel import (
     END,
     GROUP,
@@ -23,7 +26,6 @@ from crossstream.operators.aggregate.kernel import (
     SIDE,
     SIGN,
     START,
-    Fold,
     Groups,
     in_order,
     look_up,
@@ -39,7 +41,6 @@ from crossstream.operators.windowed.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.windowed.windows import (
     BEFORE,
     NOW,
-    MovingFold,
     closing_time,
     ends_of,
     first_open,
@@ -157,8 +158,7 @@ class AggregateRunner(Runner):
         if not parts:
             return None
         changes = by_arrival(concat_changes(parts))
-        without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
-        if without_nulls:
+        if not node.takes_nulls:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -169,7 +169,7 @@ class AggregateRunner(Runner):
         self.task.report.count_dropped(self.step.node, {reason: int(lost.sum())})
         return changes.where(~lost)
 
-    def _in_windows(self, windows: graph.WindowSpec, changes: Changes, times: np.ndarray) -> Changes:
+    def _in_windows(self, windows: WindowSpec, changes: Changes, times: np.ndarray) -> Changes:
         """The records, once for each of their windows; without windows that are closed for them, which are counted."""
         rows, starts = windows_of(windows, changes.ts)
         there = is_open(windows, starts, times[rows])
@@ -209,7 +209,7 @@ class AggregateRunner(Runner):
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
         every = self.step.changelog is not None
-        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
+        fold = self._fold(node, store, groups, None).in_windows(groups.rows)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
@@ -222,12 +222,12 @@ class AggregateRunner(Runner):
                 horizon=store.horizon - store.definition.remembered,
                 final=node.emit_final,
             )
-            made = found.update(steps, every=every, want_old=self.step.old)
+            made = found.update(fold, every=every, want_old=self.step.old)
         else:
             held = held_windows(store.view, groups, serde, node.windows, store.horizon)
-            sliding = Sliding(node.windows, groups, held, steps)
+            sliding = Sliding(node.windows, groups, held, fold)
             sliding.run()
-            made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
+            made = sliding.log.moved(groups, held, fold, serde, every=every, want_old=self.step.old)
         self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
         self._report_failures(node, groups, made.failures)
 
@@ -263,21 +263,11 @@ class AggregateRunner(Runner):
     ) -> Fold:
         if node.columns is not None:
             return BuiltIn(Parts.of(node.columns), self._group_rows(groups))
-        return self._of_functions(node, store, refused)
-
-    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
-        if node.columns is not None:
-            return Packed(BuiltIn(Parts.of(node.columns)))
-        return self._of_functions(node, store, None)
-
-    def _of_functions(
-        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
-    ) -> Count | Calls:
         serde = store.definition.value
         if node.operator == "count":
             return Count(serde)
         skips = self.task.settings.skips
-        return Calls(serde, node.adders, node.subtractor, node.initializer, skips, refused)
+        return Calls(serde, node.adders, node.subtractor, node.initializer, node.merger, skips, refused)
 
     def _refused_rows(self, groups: Groups) -> RefusedRows | None:
         """The rows of a table that its adder refused, where bad records are skipped."""

@@ -21,19 +21,10 @@ import numpy as np
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
-from crossstream.graph.nodes import WindowSpec
+from crossstream.columns.windows import WindowSpec
+from crossstream.operators.aggregate.folding import STATE, HeldWindows, Made, WindowFold
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.windowed.windows import (
-    BEFORE,
-    NOW,
-    STATE,
-    HeldWindows,
-    Log,
-    Made,
-    Moved,
-    Note,
-    Steps,
-)
+from crossstream.operators.windowed.windows import BEFORE, NOW, Log, Moved, Note
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
@@ -46,7 +37,7 @@ _FOREVER = np.iinfo(np.int64).max
 class Found:
     """What sessions have, by session, those of the store first, then by arrival.
 
-    ``elements``: as in `Steps.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
+    ``elements``: as in `WindowFold.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
     ``starts``, ``ends``: bounds. ``in_turn``: the keys that have to be taken one record after the other.
     """
 
@@ -125,21 +116,21 @@ class Sessions:
         held = HeldWindows(group[near], np.asarray(columns["start"]), ends, ends, values, states)
         return cls(windows, retention, final, groups, held, serde)
 
-    def update(self, steps: Steps, *, every: bool, want_old: bool) -> Moved:
+    def update(self, fold: WindowFold, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
-        aggregates = steps.read(self.held)
-        found = None if every or steps.by_record else self._found(steps)
+        aggregates = fold.read(self.held)
+        found = None if every or fold.by_record else self._found(fold)
         in_turn = np.arange(len(self.groups.hashes)) if found is None else found.in_turn
         if found is not None and not len(in_turn):
-            return self._merge(found, steps, want_old)
+            return self._merge(found, fold, want_old)
         log = Log()
-        self._walk(in_turn.tolist(), aggregates, steps, log)
-        walked = log.moved(self.groups, self.held, steps, self.serde, every=every, want_old=want_old)
-        return walked if found is None else _both(self._merge(found, steps, want_old), walked)
+        self._walk(in_turn.tolist(), aggregates, fold, log)
+        walked = log.moved(self.groups, self.held, fold, self.serde, every=every, want_old=want_old)
+        return walked if found is None else _both(self._merge(found, fold, want_old), walked)
 
     # -- one record after the other --------------------------------------------------------------------
 
-    def _walk(self, numbers: Iterable[int], aggregates: list[object], steps: Steps, log: Log) -> None:
+    def _walk(self, numbers: Iterable[int], aggregates: list[object], fold: WindowFold, log: Log) -> None:
         """The rows of the keys with these numbers, as Kafka's ``KStreamSessionWindowAggregate`` takes them."""
         firsts = np.append(np.flatnonzero(self.groups.begins), self.groups.rows.rows)
         bounds = np.searchsorted(self.held.group, np.arange(len(firsts))).tolist()
@@ -168,8 +159,8 @@ class Sessions:
                     log.late += 1
                     continue
                 try:
-                    made = steps.merge(row, [one[2] for one in joined]) if joined else None
-                    made = steps.add(row, made)
+                    made = fold.merge(row, [one[2] for one in joined]) if joined else None
+                    made = fold.add(row, made)
                 except BaseException as error:
                     if log.fail(row, "aggregator", error):
                         continue
@@ -178,7 +169,7 @@ class Sessions:
                 if start != end or start != time:
                     for one in joined:
                         log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
-                log.notes.append(Note(row, number, start, end, end, steps.copy(made)))
+                log.notes.append(Note(row, number, start, end, end, fold.copy(made)))
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
@@ -191,11 +182,11 @@ class Sessions:
 
     # -- as intervals ----------------------------------------------------------------------------------
 
-    def _found(self, steps: Steps) -> Found:
+    def _found(self, fold: WindowFold) -> Found:
         """The sessions that records end up in, where the order of arrival does not decide about them."""
         rows, held = self.groups.rows, self.held
         key_of_row = self.groups.number
-        bad = [failure.row for failure in steps.failures]
+        bad = [failure.row for failure in fold.failures]
         in_turn = self._in_order_only(key_of_row)
         mine = np.ones(rows.rows, bool)
         mine[bad] = False
@@ -213,14 +204,14 @@ class Sessions:
         found = Found(
             elements[order], begins_of(session[order]), keys[order], starts[order], ends[order], in_turn
         )
-        return found.without(found.tangled(self.gap)) if steps.in_order else found
+        return found.without(found.tangled(self.gap)) if fold.in_order else found
 
-    def _merge(self, found: Found, steps: Steps, want_old: bool) -> Moved:
+    def _merge(self, found: Found, fold: WindowFold, want_old: bool) -> Moved:
         """The changes of the sessions that were found."""
         rows, held = self.groups.rows, self.held
         number = self.groups.number
         failures = [
-            failure for failure in steps.failures if number[failure.row] not in set(found.in_turn.tolist())
+            failure for failure in fold.failures if number[failure.row] not in set(found.in_turn.tolist())
         ]
         if not len(found.elements):
             return Moved(_none(rows), None, 0, failures)
@@ -231,7 +222,7 @@ class Sessions:
         last = found.elements[lasts]
         starts, ends = np.minimum.reduceat(found.starts, firsts), np.maximum.reduceat(found.ends, firsts)
         same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
-        folded = steps.folded(found.elements, found.begins)
+        folded = fold.folded(found.elements, found.begins)
         made = self._changes(last, starts, ends, folded)
         nothing = {name: arrays.null_rows(len(swallowed)) for name in folded.extra}
         none = Made(nulls(len(swallowed), self.serde), nothing)

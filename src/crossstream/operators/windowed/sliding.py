@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from crossstream.columns.values import Values
-from crossstream.graph.nodes import WindowSpec
+from crossstream.columns.windows import WindowSpec
+from crossstream.operators.aggregate.folding import STATE, HeldWindows, WindowFold
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.windowed.windows import NOW, STATE, HeldWindows, Log, Note, Steps
+from crossstream.operators.windowed.windows import NOW, Log, Note
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
@@ -74,12 +75,12 @@ def held_windows(
 class Sliding:
     """Applies records."""
 
-    def __init__(self, windows: WindowSpec, groups: Groups, held: HeldWindows, steps: Steps) -> None:
+    def __init__(self, windows: WindowSpec, groups: Groups, held: HeldWindows, fold: WindowFold) -> None:
         self._size, self._grace = windows.size, windows.grace
-        self._groups, self._steps = groups, steps
+        self._groups, self._fold = groups, fold
         self.log = Log()
         self._windows = [_Windows() for _ in groups.hashes]
-        aggregates = steps.read(held)
+        aggregates = fold.read(held)
         for number, start, ts, aggregate in zip(
             held.group.tolist(), held.starts.tolist(), held.ts.tolist(), aggregates, strict=True
         ):
@@ -142,7 +143,7 @@ class _Record:
             self._update(previous + 1, None, time)
         if not has_left:
             follows = previous is not None and time - size <= previous
-            self._update(time - size, self.sliding._steps.copy(left) if follows else None, time)
+            self._update(time - size, self.sliding._fold.copy(left) if follows else None, time)
         if not has_right:
             self._begin_right(right)
 
@@ -171,7 +172,7 @@ class _Record:
 
     def _copied(self, aggregate: Any, ts: int) -> tuple[Any, int]:
         """What the window after the record begins with; it is used only if it has a record after this one."""
-        return (self.sliding._steps.copy(aggregate) if ts > self.time else aggregate), ts
+        return (self.sliding._fold.copy(aggregate) if ts > self.time else aggregate), ts
 
     def _begin_right(self, right: tuple[Any, int] | None) -> None:
         if right is not None and right[1] > self.time:
@@ -182,7 +183,7 @@ class _Record:
             self.sliding.log.late += 1
             return
         try:
-            made = self.sliding._steps.add(self.row, aggregate)
+            made = self.sliding._fold.add(self.row, aggregate)
         except BaseException as error:
             raise Stop(not self.sliding.log.fail(self.row, "aggregator", error)) from None
         self._put(start, made, self.time if aggregate is None else max(ts, self.time))
@@ -190,5 +191,5 @@ class _Record:
     def _put(self, start: int, aggregate: Any, ts: int) -> None:
         sliding = self.sliding
         self.windows.put(start, aggregate, ts)
-        copy = sliding._steps.copy(aggregate)
+        copy = sliding._fold.copy(aggregate)
         sliding.log.notes.append(Note(self.row, self.number, start, start + sliding._size, ts, copy))

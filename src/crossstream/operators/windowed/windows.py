@@ -5,18 +5,17 @@ are noted in order (`Log`), and what is left of them at the end of a batch is pu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
-from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.graph.nodes import WindowSpec
+from crossstream.columns.values import concat_values, nulls
+from crossstream.columns.windows import WindowSpec
+from crossstream.operators.aggregate.folding import HeldWindows, Made, Window, WindowFold
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import NO_END
@@ -88,42 +87,11 @@ def remembered(windows: WindowSpec | None) -> int:
     return windows.size + 1 if windows is not None and windows.kind == "session" else 0
 
 
-Window = tuple[int, int, int]
-"""The number of a key, the start and the end."""
-
 BEFORE = "before"
 """Extra column: the stream time before a record."""
 
 NOW = "now"
 """Extra column: the stream time with a record."""
-
-
-STATE = "state"
-"""Extra column: what a store keeps of an aggregate beside its value."""
-
-
-class Made(NamedTuple):
-    """Aggregates as a column, and the extra columns that the store keeps beside them."""
-
-    values: Values
-    extra: Mapping[str, Column] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class HeldWindows:
-    """Windows of the store. ``group``: the number of the key of each; ``states``: the column `STATE`, if any."""
-
-    group: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    ts: np.ndarray
-    values: Values
-    states: Column | None
-
-    def numbers(self) -> dict[Window, int]:
-        """The number of each window: by key, start and end."""
-        keys = zip(self.group.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
-        return {key: number for number, key in enumerate(keys)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +141,14 @@ class Log:
         return not isinstance(error, KeyboardInterrupt)
 
     def moved(
-        self, groups: Groups, held: HeldWindows, steps: Steps, serde: Serde, *, every: bool, want_old: bool
+        self,
+        groups: Groups,
+        held: HeldWindows,
+        fold: WindowFold,
+        serde: Serde,
+        *,
+        every: bool,
+        want_old: bool,
     ) -> Moved:
         """The changes as columns."""
         there, last = held.numbers(), dict[Window, int]()
@@ -201,12 +176,12 @@ class Log:
         aggregates = [self.notes[number].aggregate for number in numbers.tolist()]
         net = _numbers(sorted(kept))
         if every:
-            changes = self._changes(groups, numbers, Made(steps.shown(aggregates)))
+            changes = self._changes(groups, numbers, Made(fold.shown(aggregates)))
             final = self._changes(
-                groups, net, steps.values([self.notes[number].aggregate for number in net.tolist()])
+                groups, net, fold.values([self.notes[number].aggregate for number in net.tolist()])
             )
         else:
-            changes = self._changes(groups, numbers, steps.values(aggregates))
+            changes = self._changes(groups, numbers, fold.values(aggregates))
             final = changes.take(place[net])
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
@@ -230,52 +205,3 @@ class Log:
 
 def _numbers(found: Iterable[int]) -> np.ndarray:
     return np.fromiter(found, np.int64)
-
-
-class MovingFold(Protocol):
-    """Applies rows to the aggregates of windows whose bounds depend on the records."""
-
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        """``merger``: the function that makes one aggregate of those of two sessions, if there is one."""
-
-
-class Steps(Protocol):
-    """Applies records of a batch. An aggregate is what the implementation makes it; None: there is no aggregate.
-
-    ``failures``: the rows of which it is known that they fail; ``by_record``: others may fail, too, so that the rows
-    have to be taken one after the other; ``in_order``: aggregates depend on the order of their rows.
-    """
-
-    @property
-    def failures(self) -> Sequence[Failure]: ...
-
-    @property
-    def by_record(self) -> bool: ...
-
-    @property
-    def in_order(self) -> bool: ...
-
-    def read(self, held: HeldWindows) -> list[Any]:
-        """Aggregates of the store; called before all else."""
-
-    def add(self, row: int, aggregate: Any) -> Any:
-        """The aggregate with a row; may change the one that is given."""
-
-    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        """One aggregate of those of several sessions, the earliest first; ``row``: the one that joins them."""
-
-    def copy(self, aggregate: Any) -> Any:
-        """A copy of the aggregate: a later `add` does not change it."""
-
-    def values(self, aggregates: list[Any]) -> Made:
-        """Aggregates as columns."""
-
-    def shown(self, aggregates: list[Any]) -> Values:
-        """Their values alone, of each change in a batch."""
-
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
-        """The aggregates of all that sessions have; called unless `by_record`.
-
-        ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;
-        ``begins``: where sessions begin.
-        """

@@ -22,12 +22,14 @@ from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
 from crossstream.operators.aggregate.builtin.composition import ROWS, PartKey, Parts, beyond
+from crossstream.operators.aggregate.builtin.contents import WindowContents
 from crossstream.operators.aggregate.builtin.counts import Counted, WholeSum
 from crossstream.operators.aggregate.builtin.exact import ExactSum
 from crossstream.operators.aggregate.builtin.extremes import Extreme
 from crossstream.operators.aggregate.builtin.group_rows import GroupRows
 from crossstream.operators.aggregate.builtin.parts import AggregatePart, PartRows, State, empty_state
-from crossstream.operators.aggregate.kernel import SIGN, Folded, GroupState, times_after
+from crossstream.operators.aggregate.folding import Folded, WindowFold
+from crossstream.operators.aggregate.kernel import SIGN, GroupState, times_after
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import concat, take
@@ -85,6 +87,10 @@ class BuiltIn:
         return Folded(
             picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after)
         )
+
+    def in_windows(self, rows: Changes) -> WindowFold:
+        items, failures = self.items(rows)
+        return WindowContents(self.parts, items, failures)
 
     def items(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
         """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures; −0.0 is 0.0."""

@@ -21,7 +21,7 @@ from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.operators.aggregate.builtin.composition import PartKey, Parts, beyond
 from crossstream.operators.aggregate.builtin.counts import WholeSum
 from crossstream.operators.aggregate.builtin.parts import PartRows, State
-from crossstream.operators.windowed.windows import STATE, HeldWindows, Made
+from crossstream.operators.aggregate.folding import STATE, HeldWindows, Made
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null
@@ -85,7 +85,7 @@ class Chains:
 
 
 @dataclass(slots=True)
-class ContentSteps:
+class WindowContents:
     """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none."""
 
     parts: Parts

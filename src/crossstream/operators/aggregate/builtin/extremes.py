@@ -14,7 +14,7 @@ from crossstream.operators.aggregate.builtin.parts import PartRows, State
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The largest or the smallest value. PartRows that are taken away are passed over: see `lost`."""
+    """The largest or the smallest value. Rows that are taken away are passed over: see `lost`."""
 
     dtype: pl.DataType
     largest: bool
