@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from crossstream.serdes.windowed import NO_END
 
 
@@ -48,6 +50,10 @@ class WindowSpec:
         if self.merge:
             return None
         return self.size if self.end else NO_END
+
+    def ends_of(self, starts: np.ndarray) -> np.ndarray:
+        """Where windows end that begin at ``starts``; not of sessions."""
+        return starts + self.size if self.end else np.full(len(starts), NO_END)
 
     @property
     def open_after_end(self) -> int:

@@ -23,6 +23,7 @@ from crossstream.planning.steps import (
     Step,
     StreamStreamJoinStep,
     SuppressStep,
+    WindowedAggregateStep,
 )
 
 _STRICTER: tuple[Counts, ...] = ("all", "keyed", "whole")
@@ -98,10 +99,10 @@ def timed(
 
 def _stores_of(step: Step, topology: Graph) -> Iterable[tuple[str, tuple[str, ...], Counts]]:
     """The stores of a step that have a stream time, the flows whose rows move it, and which of these."""
-    if isinstance(step, AggregateStep):
+    if isinstance(step, WindowedAggregateStep):
         node = topology[step.node]
-        if isinstance(node, graph.Aggregate) and node.windows is not None:
-            yield step.store, step.inputs, counted(node)
+        assert isinstance(node, graph.Aggregate)
+        yield step.store, step.inputs, counted(node)
     elif isinstance(step, StreamStreamJoinStep):
         for store, flow in zip(step.stores, step.inputs, strict=True):
             yield store, (flow,), "whole"

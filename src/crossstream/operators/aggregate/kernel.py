@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import polars as pl
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
@@ -225,13 +224,3 @@ def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -
 def last_rows(begins: np.ndarray) -> np.ndarray:
     """The last row of each group."""
     return np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
-
-
-def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
-    """The live rows with a position from ``low`` to ``high``, by position, start and key; None if there are none."""
-    columns = view.live_between(low, high)
-    if not len(columns["h"]):
-        return None
-    keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
-    order = (keys, columns["s"]) if "start" not in columns else (keys, columns["start"], columns["s"])
-    return take_all(columns, np.lexsort(order))

@@ -22,15 +22,47 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.columns.windows import WindowSpec
-from crossstream.operators.aggregate.folding import STATE, HeldWindows, Made, WindowFold
+from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, Made, WindowFold
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.windowed.windows import BEFORE, NOW, Log, Moved, Note
+from crossstream.operators.windowed.closing import Closing
+from crossstream.operators.windowed.log import Log, Note
+from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.windows import BEFORE, NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import begins_of, bisect, places_of
 
 _FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLogic:
+    """Each record opens a session of its own, which merges with those within the gap."""
+
+    windows: WindowSpec
+
+    @property
+    def closing(self) -> Closing:
+        return Closing.of(self.windows)
+
+    def open(self, arrivals: Arrivals) -> Opened:
+        return Opened(arrivals.timed())
+
+    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+        # Where sessions come out once, one that has come out takes no more records.
+        shown = self.closing.retention(None) if store.final else store.retention
+        assert shown is not None, "sessions end"
+        sessions = Sessions.of(
+            store.view,
+            groups,
+            store.serde,
+            self.windows,
+            retention=shown,
+            horizon=store.horizon - self.closing.remembered,
+            final=store.final,
+        )
+        return sessions.update(fold.in_windows(groups.rows), every=every, want_old=want_old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +246,7 @@ class Sessions:
             failure for failure in fold.failures if number[failure.row] not in set(found.in_turn.tolist())
         ]
         if not len(found.elements):
-            return Moved(_none(rows), None, 0, failures)
+            return Moved(_none(rows), None, failures)
         firsts = np.flatnonzero(found.begins)
         lasts = np.append(firsts[1:], len(found.elements)) - 1
         there = found.elements < 0
@@ -236,7 +268,7 @@ class Sessions:
         renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
         lost = np.flatnonzero(~same)
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
-        return Moved(_in_order(gone.take(lost), made), None, 0, failures, repeated)
+        return Moved(_in_order(gone.take(lost), made), None, failures, repeated=repeated)
 
     def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Made) -> Changes:
         changes = replace(self.groups.rows, extra={}).take(rows)
@@ -289,30 +321,9 @@ def _both(merged: Moved, walked: Moved) -> Moved:
         repeated = _by_arrival([one.net if one.repeated is None else one.repeated for one in both])
     failures = [*merged.failures, *walked.failures]
     net = _by_arrival([one.net for one in both])
-    return Moved(net, None, walked.late, failures, repeated, walked.apart)
+    return Moved(net, None, failures, walked.late, walked.apart, repeated)
 
 
 def _by_arrival(parts: Sequence[Changes]) -> Changes:
     both = concat_changes([part for part in parts if part.rows] or parts[:1])
     return both.take(np.lexsort((both.minor, both.major)))
-
-
-def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
-    """Keeps sessions by key and end: a tombstone counts unless another session has the same end now."""
-    missing = net.value.missing()
-    order = np.lexsort((missing, net.extra[END], net.extra[GROUP]))
-    net, missing, hashes = net.take(order), missing[order], hashes[order]
-    group, ends = np.asarray(net.extra[GROUP]), np.asarray(net.extra[END])
-    first = begins_of(group, ends)
-    net, missing, hashes = net.where(first), missing[first], hashes[first]
-    columns: dict[str, Column] = {
-        "h": hashes,
-        "s": np.asarray(net.extra[END]),
-        "key": net.key.wire(),
-        "value": net.value.wire(),
-        "ts": net.ts,
-        "start": np.asarray(net.extra[START]),
-        "gone": missing.astype(np.uint8),
-    }
-    columns.update({name: net.extra[name] for name, _ in view.layout.values if name not in columns})
-    view.put(columns)

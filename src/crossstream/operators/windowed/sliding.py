@@ -12,21 +12,45 @@ time sees all windows before it that it needs, so what it changes depends on the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from crossstream.columns.values import Values
 from crossstream.columns.windows import WindowSpec
-from crossstream.operators.aggregate.folding import STATE, HeldWindows, WindowFold
+from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, WindowFold
 from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.windowed.windows import NOW, Log, Note
+from crossstream.operators.windowed.closing import Closing
+from crossstream.operators.windowed.log import Log, Note
+from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.windows import NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
 PLACE = "place"
 """Extra column: the number of a record in order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindowLogic:
+    """Records open windows and copy those that they find, one record after the other; none of them merge."""
+
+    windows: WindowSpec
+
+    @property
+    def closing(self) -> Closing:
+        return Closing.of(self.windows)
+
+    def open(self, arrivals: Arrivals) -> Opened:
+        records = arrivals.timed()
+        return Opened(replace(records, extra={**records.extra, PLACE: np.arange(records.rows)}))
+
+    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+        held = held_windows(store.view, groups, store.serde, self.windows, store.horizon)
+        sliding = Sliding(self.windows, groups, held, fold.in_windows(groups.rows))
+        sliding.run()
+        return sliding.moved(store.serde, every=every, want_old=want_old)
 
 
 class Stop(Exception):
@@ -77,7 +101,7 @@ class Sliding:
 
     def __init__(self, windows: WindowSpec, groups: Groups, held: HeldWindows, fold: WindowFold) -> None:
         self._size, self._grace = windows.size, windows.grace
-        self._groups, self._fold = groups, fold
+        self._groups, self._held, self._fold = groups, held, fold
         self.log = Log()
         self._windows = [_Windows() for _ in groups.hashes]
         aggregates = fold.read(held)
@@ -102,6 +126,10 @@ class Sliding:
             except Stop as stop:
                 if stop.last:
                     return
+
+    def moved(self, serde: Serde, *, every: bool, want_old: bool) -> Moved:
+        """What the records changed."""
+        return self.log.moved(self._groups, self._held, self._fold, serde, every=every, want_old=want_old)
 
 
 @dataclass(frozen=True, slots=True)
