@@ -19,7 +19,7 @@ from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import places_of
 
 
-class Note(NamedTuple):
+class WindowChange(NamedTuple):
     """A change of a window. ``row``: the record that made it; ``aggregate`` None: a tombstone, of a session that
     became part of a longer one.
     """
@@ -37,7 +37,7 @@ class Note(NamedTuple):
 class Log:
     """Changes of windows, in order."""
 
-    notes: list[Note] = field(default_factory=list)
+    notes: list[WindowChange] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     late: int = 0
     apart: int = 0

@@ -25,7 +25,7 @@ from crossstream.columns.windows import WindowSpec
 from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, Made, WindowFold
 from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
 from crossstream.operators.windowed.closing import Closing
-from crossstream.operators.windowed.log import Log, Note
+from crossstream.operators.windowed.log import Log, WindowChange
 from crossstream.operators.windowed.store import WindowStore
 from crossstream.operators.windowed.windows import BEFORE, NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde, arrays
@@ -66,7 +66,7 @@ class SessionLogic:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MergedSessions:
     """What sessions have, by session, those of the store first, then by arrival.
 
     ``elements``: as in `WindowFold.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
@@ -90,12 +90,12 @@ class Found:
         apart = (self.starts[1:] > high[:-1] + gap) | (self.ends[1:] < low[:-1] - gap)
         return np.unique(self.keys[1:][apart & ~self.begins[1:]])
 
-    def without(self, keys: np.ndarray) -> Found:
+    def without(self, keys: np.ndarray) -> MergedSessions:
         """Without these keys, which have to be taken one record after the other, too."""
         if not len(keys):
             return self
         kept = ~np.isin(self.keys, keys)
-        return Found(
+        return MergedSessions(
             self.elements[kept],
             self.begins[kept],
             self.keys[kept],
@@ -200,8 +200,10 @@ class Sessions:
                 log.apart += near < first
                 if start != end or start != time:
                     for one in joined:
-                        log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
-                log.notes.append(Note(row, number, start, end, end, fold.copy(made)))
+                        log.notes.append(
+                            WindowChange(row, number, one[0], one[1], one[1], None, swallowed=True)
+                        )
+                log.notes.append(WindowChange(row, number, start, end, end, fold.copy(made)))
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
@@ -214,7 +216,7 @@ class Sessions:
 
     # -- as intervals ----------------------------------------------------------------------------------
 
-    def _found(self, fold: WindowFold) -> Found:
+    def _found(self, fold: WindowFold) -> MergedSessions:
         """The sessions that records end up in, where the order of arrival does not decide about them."""
         rows, held = self.groups.rows, self.held
         key_of_row = self.groups.number
@@ -233,12 +235,12 @@ class Sessions:
         session = self._intervals(keys, starts, ends)
         there = np.isin(session, session[len(theirs) :])
         order = np.flatnonzero(there)[np.argsort(session[there], kind="stable")]
-        found = Found(
+        found = MergedSessions(
             elements[order], begins_of(session[order]), keys[order], starts[order], ends[order], in_turn
         )
         return found.without(found.tangled(self.gap)) if fold.in_order else found
 
-    def _merge(self, found: Found, fold: WindowFold, want_old: bool) -> Moved:
+    def _merge(self, found: MergedSessions, fold: WindowFold, want_old: bool) -> Moved:
         """The changes of the sessions that were found."""
         rows, held = self.groups.rows, self.held
         number = self.groups.number

@@ -22,7 +22,7 @@ from crossstream.columns.windows import WindowSpec
 from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, WindowFold
 from crossstream.operators.aggregate.kernel import Groups, rows_within
 from crossstream.operators.windowed.closing import Closing
-from crossstream.operators.windowed.log import Log, Note
+from crossstream.operators.windowed.log import Log, WindowChange
 from crossstream.operators.windowed.store import WindowStore
 from crossstream.operators.windowed.windows import NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde
@@ -220,4 +220,4 @@ class _Record:
         sliding = self.sliding
         self.windows.put(start, aggregate, ts)
         copy = sliding._fold.copy(aggregate)
-        sliding.log.notes.append(Note(self.row, self.number, start, start + sliding._size, ts, copy))
+        sliding.log.notes.append(WindowChange(self.row, self.number, start, start + sliding._size, ts, copy))
