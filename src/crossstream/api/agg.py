@@ -13,7 +13,7 @@ import polars as pl
 from crossstream import serdes
 from crossstream.agg import Aggregation, Asked
 from crossstream.api.checks import function_of
-from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
+from crossstream.columns.aggregates import AggregateKind, Aggregates, Term, result_type
 from crossstream.columns.functions import Function, other_rows, plain, select, serialized
 from crossstream.errors import CrossStreamError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
@@ -70,7 +70,7 @@ def _made_of_aggregates(name: str, given: Any) -> Aggregation:
     )
 
 
-def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node: Node) -> int:
+def _number_of(fields: list[tuple[Any, Function]], kind: AggregateKind, field: Any, node: Node) -> int:
     """The number of a field; a new one is checked."""
     if isinstance(field, pl.Expr) and field.meta.is_column():
         field = field.meta.output_name()
@@ -150,7 +150,7 @@ def _misfit(what: str, step: str) -> TopologyError:
     return TopologyError(what, code="CS-114", where=caller_location("agg"), next=step)
 
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
+_KINDS: Mapping[str, AggregateKind] = MappingProxyType(
     {"Sum": "sum", "Mean": "mean", "Min": "min", "Max": "max", "Count": "count"}
 )
 

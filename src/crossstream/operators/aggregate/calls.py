@@ -14,7 +14,7 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
-from crossstream.operators.aggregate.folding import Folded, HeldWindows, Made, WindowFold
+from crossstream.operators.aggregate.folding import Aggregated, Folded, HeldWindows, WindowFold
 from crossstream.operators.aggregate.kernel import SIDE, SIGN
 from crossstream.operators.aggregate.refused import RefusedRows
 from crossstream.serdes import Serde
@@ -203,11 +203,11 @@ class WindowCalls:
     def copy(self, aggregate: Any) -> Any:
         return self._calls.frozen(aggregate)
 
-    def values(self, aggregates: list[Any]) -> Made:
-        return Made(Values(objects=aggregates))
+    def values(self, aggregates: list[Any]) -> Aggregated:
+        return Aggregated(Values(objects=aggregates))
 
     def shown(self, aggregates: list[Any]) -> Values:
         return self.values(aggregates).values
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Aggregated:
         raise AssertionError("functions take one record at a time")

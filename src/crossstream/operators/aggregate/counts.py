@@ -12,7 +12,7 @@ import polars as pl
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values
-from crossstream.operators.aggregate.folding import Folded, HeldWindows, Made, WindowFold
+from crossstream.operators.aggregate.folding import Aggregated, Folded, HeldWindows, WindowFold
 from crossstream.operators.aggregate.kernel import SIGN, last_rows, times_after
 from crossstream.serdes import Serde
 from crossstream.tables.rows import Rows
@@ -71,15 +71,15 @@ class WindowCounts:
     def copy(self, aggregate: Any) -> Any:
         return aggregate
 
-    def values(self, aggregates: list[Any]) -> Made:
+    def values(self, aggregates: list[Any]) -> Aggregated:
         if self.serde.dtype is None:
-            return Made(Values(objects=aggregates))
-        return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
+            return Aggregated(Values(objects=aggregates))
+        return Aggregated(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
 
     def shown(self, aggregates: list[Any]) -> Values:
         return self.values(aggregates).values
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Aggregated:
         counts = np.ones(len(elements), np.int64)
         counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
         return self.values(np.add.reduceat(counts, np.flatnonzero(begins)).tolist())

@@ -49,11 +49,11 @@ class Fold(Protocol):
         """The rows of a batch, to be applied to the windows that they turn out to belong to."""
 
 
-Window = tuple[int, int, int]
+WindowKey = tuple[int, int, int]
 """The number of a key, the start and the end."""
 
 
-class Made(NamedTuple):
+class Aggregated(NamedTuple):
     """Aggregates as a column, and the extra columns that the store keeps beside them."""
 
     values: Values
@@ -71,7 +71,7 @@ class HeldWindows:
     values: Values
     states: Column | None
 
-    def numbers(self) -> dict[Window, int]:
+    def numbers(self) -> dict[WindowKey, int]:
         """The number of each window: by key, start and end."""
         keys = zip(self.group.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
         return {key: number for number, key in enumerate(keys)}
@@ -105,13 +105,13 @@ class WindowFold(Protocol):
     def copy(self, aggregate: Any) -> Any:
         """A copy of the aggregate: a later `add` does not change it."""
 
-    def values(self, aggregates: list[Any]) -> Made:
+    def values(self, aggregates: list[Any]) -> Aggregated:
         """Aggregates as columns."""
 
     def shown(self, aggregates: list[Any]) -> Values:
         """Their values alone, of each change in a batch."""
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Aggregated:
         """The aggregates of all that sessions have; called unless `by_record`.
 
         ``elements``: row numbers, and the numbers of aggregates of the store as −1 less the number, in order of time;

@@ -51,7 +51,7 @@ class GroupState(Rows):
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupedRows:
     """The rows of a batch sorted by group, then arrival. ``hashes``, ``keys``, ``starts``: of each group."""
 
     rows: Changes
@@ -61,7 +61,7 @@ class Groups:
     starts: np.ndarray | None
 
     @classmethod
-    def of(cls, changes: Changes, bits: int) -> Groups:
+    def of(cls, changes: Changes, bits: int) -> GroupedRows:
         """``changes`` in arrival order; the extra column `START` is part of the group."""
         hashes = changes.hashes(bits)
         order, begins = by_key(changes, hashes)
@@ -105,7 +105,7 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: Serde) -> GroupState:
+def look_up(view: Snapshot, groups: GroupedRows, serde: Serde) -> GroupState:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)
@@ -154,7 +154,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: GroupState, fold: Fold, *, every: bool) -> Updates:
+def update(groups: GroupedRows, before: GroupState, fold: Fold, *, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]

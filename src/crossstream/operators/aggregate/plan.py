@@ -9,7 +9,7 @@ import polars as pl
 
 from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable
-from crossstream.operators.aggregate.builtin.composition import Parts
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (
     GROUP_ROWS,
@@ -77,7 +77,9 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     """In the first round in which all grouped streams can be in the partitions of their keys."""
     flows = grouped_flows(builder, node)
     number = max(map(builder.earliest, flows))
-    layout = KEY_VALUE if node.columns is None else aggregates(Parts.of(node.columns).layout, KEY_VALUE)
+    layout = (
+        KEY_VALUE if node.columns is None else aggregates(AggregateParts.of(node.columns).layout, KEY_VALUE)
+    )
     table = plan_table(builder, node, flows, builder.flow_of(node, node.name, number, routed=True), layout)
     step = AggregateStep(
         node=node.name,

@@ -12,7 +12,7 @@ from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.builtin.columns import BEYOND, BuiltIn
-from crossstream.operators.aggregate.builtin.composition import Parts
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.operators.aggregate.builtin.group_rows import GroupRows
 from crossstream.operators.aggregate.calls import Calls
 from crossstream.operators.aggregate.counts import Count
@@ -22,7 +22,7 @@ from crossstream.operators.aggregate.kernel import (
     ROW_KEY,
     SIDE,
     SIGN,
-    Groups,
+    GroupedRows,
     GroupState,
     in_order,
     look_up,
@@ -120,13 +120,13 @@ class GroupedRunner(Runner):
         """What applies rows to aggregates. ``rows``: of the groups of a table; ``refused``: those of no aggregate."""
         node: graph.Aggregate = self.node
         if node.columns is not None:
-            return BuiltIn(Parts.of(node.columns), rows)
+            return BuiltIn(AggregateParts.of(node.columns), rows)
         if node.operator == "count":
             return Count(serde)
         skips = self.task.settings.skips
         return Calls(serde, node.adders, node.subtractor, node.initializer, node.merger, skips, refused)
 
-    def report_failures(self, groups: Groups, failures: list[Failure]) -> None:
+    def report_failures(self, groups: GroupedRows, failures: list[Failure]) -> None:
         beyond = next((failure for failure in failures if failure.role == BEYOND), None)
         if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
             raise self.task.failures.error(self.node, groups.rows, beyond)
@@ -157,7 +157,7 @@ class AggregateRunner(GroupedRunner):
         records = self.records(store)
         if records is None or not records.rows:
             return
-        groups, serde = Groups.of(records, self.task.batch.bits), store.definition.value
+        groups, serde = GroupedRows.of(records, self.task.batch.bits), store.definition.value
         before, refused = look_up(store.view, groups, serde), self._refused_rows(groups)
         fold = self.fold(serde, self._group_rows(groups), refused)
         updates = update(groups, before, fold, every=self.step.changelog is not None)
@@ -174,13 +174,13 @@ class AggregateRunner(GroupedRunner):
         kept = self.as_stored(changes, serde)
         return with_old(kept, before) if self.step.old else kept
 
-    def _refused_rows(self, groups: Groups) -> RefusedRows | None:
+    def _refused_rows(self, groups: GroupedRows) -> RefusedRows | None:
         """The rows of a table that its adder refused, where bad records are skipped."""
         if self.step.refused is None or not self.task.settings.skips:
             return None
         return RefusedRows(self.task.stores(self.step.refused).view, groups, self.task.batch.bits)
 
-    def _group_rows(self, groups: Groups) -> GroupRows | None:
+    def _group_rows(self, groups: GroupedRows) -> GroupRows | None:
         """The rows of the groups of a table, if they are kept."""
         if self.step.rows is None:
             return None

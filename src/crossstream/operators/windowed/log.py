@@ -11,8 +11,8 @@ import numpy as np
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.values import concat_values, nulls
-from crossstream.operators.aggregate.folding import HeldWindows, Made, Window, WindowFold
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
+from crossstream.operators.aggregate.folding import Aggregated, HeldWindows, WindowFold, WindowKey
+from crossstream.operators.aggregate.kernel import END, GROUP, START, GroupedRows
 from crossstream.operators.windowed.windows import Moved
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column
@@ -49,7 +49,7 @@ class Log:
 
     def moved(
         self,
-        groups: Groups,
+        groups: GroupedRows,
         held: HeldWindows,
         fold: WindowFold,
         serde: Serde,
@@ -58,12 +58,12 @@ class Log:
         want_old: bool,
     ) -> Moved:
         """The changes as columns."""
-        there, last = held.numbers(), dict[Window, int]()
+        there, last = held.numbers(), dict[WindowKey, int]()
         windows = [(one.group, one.start, one.end) for one in self.notes]
         # What a window was before: another change, a window of the store, or nothing, in this order of numbers.
         nothing = len(windows) + len(held.group)
         stored = [len(windows) + there[one] if one in there else nothing for one in windows]
-        before, changed = list(stored), dict[Window, set[int]]()
+        before, changed = list(stored), dict[WindowKey, set[int]]()
         for number, window in enumerate(windows):
             before[number] = last.get(window, stored[number])
             last[window] = number
@@ -83,7 +83,7 @@ class Log:
         aggregates = [self.notes[number].aggregate for number in numbers.tolist()]
         net = _numbers(sorted(kept))
         if every:
-            changes = self._changes(groups, numbers, Made(fold.shown(aggregates)))
+            changes = self._changes(groups, numbers, Aggregated(fold.shown(aggregates)))
             final = self._changes(
                 groups, net, fold.values([self.notes[number].aggregate for number in net.tolist()])
             )
@@ -99,7 +99,7 @@ class Log:
             repeated = changes.take(place[_numbers(sorted(shown))])
         return Moved(final, changes if every else None, self.failures, self.late, self.apart, repeated)
 
-    def _changes(self, groups: Groups, numbers: np.ndarray, made: Made) -> Changes:
+    def _changes(self, groups: GroupedRows, numbers: np.ndarray, made: Aggregated) -> Changes:
         notes = [self.notes[number] for number in numbers.tolist()]
         names = ("row", "group", "start", "end", "ts")
         row, group, start, end, ts = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossstream.graph.nodes import Aggregate, StoreSpec, ToStream
-from crossstream.operators.aggregate.builtin.composition import Parts
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.operators.aggregate.folding import PACKED
 from crossstream.operators.aggregate.plan import finish_table, grouped_flows, plan_table
 from crossstream.operators.windowed.closing import Closing
@@ -42,4 +42,4 @@ def _layout(node: Aggregate) -> Layout:
     plain = SESSIONS if node.windows.merge else WINDOWED
     if node.columns is None:
         return plain
-    return aggregates(PACKED if node.windows.move else Parts.of(node.columns).layout, plain)
+    return aggregates(PACKED if node.windows.move else AggregateParts.of(node.columns).layout, plain)

@@ -10,11 +10,11 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups
+from crossstream.operators.aggregate.kernel import END, GROUP, START, GroupedRows
 from crossstream.operators.aggregate.runner import GroupedRunner
 from crossstream.operators.windowed.closing import Closing
 from crossstream.operators.windowed.kinds import logic_of
-from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.store import StoredWindows
 from crossstream.operators.windowed.windows import Arrivals, WindowLogic
 from crossstream.planning.steps import WindowedAggregateStep
 from crossstream.serdes.windowed import WindowedSerde
@@ -33,7 +33,7 @@ class WindowedRunner(GroupedRunner):
         node, kept = self._node, self.task.stores(self.step.store)
         assert node.windows is not None
         logic, records = logic_of(node.windows), self.records(kept)
-        store = WindowStore(
+        store = StoredWindows(
             kept.view, kept.definition.value, kept.horizon, self.step.retention, node.emit_final
         )
         timeline = self._timeline(kept, records, logic.closing)
@@ -59,13 +59,13 @@ class WindowedRunner(GroupedRunner):
         kept.stream_time = timeline.last
         return timeline
 
-    def _moved(self, logic: WindowLogic, store: WindowStore, arrivals: Arrivals) -> Emitted:
+    def _moved(self, logic: WindowLogic, store: StoredWindows, arrivals: Arrivals) -> Emitted:
         """Keeps what the records change; emits it, unless windows come out when they close."""
         opened = logic.open(arrivals)
         self.task.report.count_dropped(self.step.node, {"late": opened.late})
         if not opened.records.rows:
             return
-        groups = Groups.of(opened.records, self.task.batch.bits)
+        groups = GroupedRows.of(opened.records, self.task.batch.bits)
         every = self.step.changelog is not None
         moved = logic.merge(groups, store, self.fold(store.serde), every=every, want_old=self.step.old)
         self.task.report.count_dropped(self.step.node, {"late": moved.late, "closed-session": moved.apart})
@@ -84,7 +84,7 @@ class WindowedRunner(GroupedRunner):
         if not store.final:
             yield from self.changed(net.rows, emitted, changelog)
 
-    def _closed(self, closing: Closing, store: WindowStore, timeline: Timeline) -> Emitted:
+    def _closed(self, closing: Closing, store: StoredWindows, timeline: Timeline) -> Emitted:
         """The windows that have closed in the batch, in the order in which they closed, then by start and key."""
         now = closing.close(timeline.last)
         if len(timeline.time):

@@ -22,11 +22,11 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.columns.windows import WindowSpec
-from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, Made, WindowFold
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
+from crossstream.operators.aggregate.folding import STATE, Aggregated, Fold, HeldWindows, WindowFold
+from crossstream.operators.aggregate.kernel import END, GROUP, START, GroupedRows, rows_within
 from crossstream.operators.windowed.closing import Closing
 from crossstream.operators.windowed.log import Log, WindowChange
-from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.store import StoredWindows
 from crossstream.operators.windowed.windows import BEFORE, NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
@@ -49,7 +49,9 @@ class SessionLogic:
     def open(self, arrivals: Arrivals) -> Opened:
         return Opened(arrivals.timed())
 
-    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
         # Where sessions come out once, one that has come out takes no more records.
         shown = self.closing.retention(None) if store.final else store.retention
         assert shown is not None, "sessions end"
@@ -115,7 +117,7 @@ class Sessions:
     windows: WindowSpec
     retention: int
     final: bool
-    groups: Groups
+    groups: GroupedRows
     held: HeldWindows
     serde: Serde
 
@@ -127,7 +129,7 @@ class Sessions:
     def of(
         cls,
         view: Snapshot,
-        groups: Groups,
+        groups: GroupedRows,
         serde: Serde,
         windows: WindowSpec,
         *,
@@ -259,7 +261,7 @@ class Sessions:
         folded = fold.folded(found.elements, found.begins)
         made = self._changes(last, starts, ends, folded)
         nothing = {name: arrays.null_rows(len(swallowed)) for name in folded.extra}
-        none = Made(nulls(len(swallowed), self.serde), nothing)
+        none = Aggregated(nulls(len(swallowed), self.serde), nothing)
         gone = self._changes(last[into], held.starts[swallowed], held.ends[swallowed], none)
         if want_old:
             old = np.full(len(firsts), -1)
@@ -272,7 +274,7 @@ class Sessions:
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
         return Moved(_in_order(gone.take(lost), made), None, failures, repeated=repeated)
 
-    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Made) -> Changes:
+    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Aggregated) -> Changes:
         changes = replace(self.groups.rows, extra={}).take(rows)
         extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends, **made.extra}
         return replace(changes, value=made.values, ts=ends, old=None, extra=extra)

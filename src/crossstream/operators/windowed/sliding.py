@@ -20,10 +20,10 @@ import numpy as np
 from crossstream.columns.values import Values
 from crossstream.columns.windows import WindowSpec
 from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, WindowFold
-from crossstream.operators.aggregate.kernel import Groups, rows_within
+from crossstream.operators.aggregate.kernel import GroupedRows, rows_within
 from crossstream.operators.windowed.closing import Closing
 from crossstream.operators.windowed.log import Log, WindowChange
-from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.store import StoredWindows
 from crossstream.operators.windowed.windows import NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
@@ -46,7 +46,9 @@ class SlidingWindowLogic:
         records = arrivals.timed()
         return Opened(replace(records, extra={**records.extra, PLACE: np.arange(records.rows)}))
 
-    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
         held = held_windows(store.view, groups, store.serde, self.windows, store.horizon)
         sliding = Sliding(self.windows, groups, held, fold.in_windows(groups.rows))
         sliding.run()
@@ -82,7 +84,7 @@ class _Windows:
 
 
 def held_windows(
-    view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int
+    view: Snapshot, groups: GroupedRows, serde: Serde, windows: WindowSpec, horizon: int
 ) -> HeldWindows:
     """The windows of the store that the records may change or copy."""
     firsts = np.flatnonzero(groups.begins)
@@ -99,7 +101,7 @@ def held_windows(
 class Sliding:
     """Applies records."""
 
-    def __init__(self, windows: WindowSpec, groups: Groups, held: HeldWindows, fold: WindowFold) -> None:
+    def __init__(self, windows: WindowSpec, groups: GroupedRows, held: HeldWindows, fold: WindowFold) -> None:
         self._size, self._grace = windows.size, windows.grace
         self._groups, self._held, self._fold = groups, held, fold
         self.log = Log()

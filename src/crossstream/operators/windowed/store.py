@@ -16,7 +16,7 @@ from crossstream.storage.sorted_run import begins_of
 
 
 @dataclass(frozen=True, slots=True)
-class WindowStore:
+class StoredWindows:
     """``horizon``: the oldest position of its windows, but for those that are remembered.
 
     ``retention``: how long (ms) it keeps windows; None: for good. ``final``: windows come out when they have closed.

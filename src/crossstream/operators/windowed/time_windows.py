@@ -8,9 +8,9 @@ import numpy as np
 
 from crossstream.columns.windows import WindowSpec
 from crossstream.operators.aggregate.folding import Fold
-from crossstream.operators.aggregate.kernel import START, Groups, look_up, update
+from crossstream.operators.aggregate.kernel import START, GroupedRows, look_up, update
 from crossstream.operators.windowed.closing import Closing
-from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.store import StoredWindows
 from crossstream.operators.windowed.windows import Arrivals, Moved, Opened
 from crossstream.storage.sorted_run import expand
 
@@ -32,7 +32,9 @@ class TimeWindowLogic:
         opened = replace(opened, extra={**opened.extra, START: starts[still]})
         return Opened(opened, int((~still).sum()))
 
-    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
         before = look_up(store.view, groups, store.serde)
         updates = update(groups, before, fold, every=every)
         return Moved(updates.net, updates.every, updates.failures, before=before if want_old else None)

@@ -19,9 +19,9 @@ import numpy as np
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.operators.aggregate.folding import Fold
-from crossstream.operators.aggregate.kernel import Groups, GroupState, with_old
+from crossstream.operators.aggregate.kernel import GroupedRows, GroupState, with_old
 from crossstream.operators.windowed.closing import Closing
-from crossstream.operators.windowed.store import WindowStore
+from crossstream.operators.windowed.store import StoredWindows
 from crossstream.serdes import Serde
 from crossstream.tables.rows import as_stored
 
@@ -89,7 +89,9 @@ class WindowLogic(Protocol):
     def open(self, arrivals: Arrivals) -> Opened:
         """The records with the windows that they are in; with `NOW` and `BEFORE`, where they move."""
 
-    def merge(self, groups: Groups, store: WindowStore, fold: Fold, *, every: bool, want_old: bool) -> Moved:
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
         """The changes that the records make, which are grouped by key and the window that is known.
 
         ``every``: each change; ``want_old``: with the aggregates before.

@@ -21,7 +21,7 @@ from crossstream.columns.evaluate import Failure, evaluate
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.operators.aggregate.builtin.composition import ROWS, PartKey, Parts, beyond
+from crossstream.operators.aggregate.builtin.composition import ROWS, AggregateParts, PartKey, beyond
 from crossstream.operators.aggregate.builtin.contents import WindowContents
 from crossstream.operators.aggregate.builtin.counts import Counted, WholeSum
 from crossstream.operators.aggregate.builtin.exact import ExactSum
@@ -43,7 +43,7 @@ BEYOND = "sum"
 class BuiltIn:
     """Built-in aggregates as a `Fold`. ``rows``: the rows of the groups of a table, where they are kept."""
 
-    parts: Parts
+    parts: AggregateParts
     kept: GroupRows | None = None
 
     def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:

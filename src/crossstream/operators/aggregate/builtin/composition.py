@@ -28,14 +28,14 @@ ROWS: PartKey = ("rows", None, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AggregateParts:
     """The parts of aggregates, each once, and the columns of their states."""
 
     aggregates: Aggregates
     parts: Mapping[PartKey, AggregatePart]
 
     @classmethod
-    def of(cls, aggregates: Aggregates) -> Parts:
+    def of(cls, aggregates: Aggregates) -> AggregateParts:
         found: dict[PartKey, AggregatePart] = {ROWS: Counted()}
         for term in aggregates.terms:
             for kind in () if term.field is None else _PARTS.get(term.kind, (term.kind,)):
