@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
-from crossstream.columns.aggregates import BY, VALUE, Kind
+from crossstream.columns.aggregates import BY, VALUE, AggregateKind
 from crossstream.error_codes import refuse
 from crossstream.errors import caller_location
 
@@ -46,7 +46,7 @@ __all__ = [
 class Asked(NamedTuple):
     """A built-in aggregate as it was asked for. ``limit``: of `top` and `bottom`, how many values."""
 
-    kind: Kind
+    kind: AggregateKind
     field: Field | None = None
     limit: int = 0
 
@@ -214,11 +214,11 @@ def _shown(term: Asked) -> str:
     return f"{term.kind}({f'{term.limit}, ' if term.limit else ''}{given})"
 
 
-def _one(kind: Kind, field: Field | None, limit: int = 0) -> Aggregation:
+def _one(kind: AggregateKind, field: Field | None, limit: int = 0) -> Aggregation:
     return Aggregation([Asked(kind, field, limit)], lambda columns: columns[0])
 
 
-def _ranked(kind: Kind, n: Any, by: Any, field: Any) -> Aggregation:
+def _ranked(kind: AggregateKind, n: Any, by: Any, field: Any) -> Aggregation:
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         what = f"{kind} lists at least one value, not {n!r}"
         raise refuse("CS-101", what, f'say how many: cs.agg.{kind}(3, by="price")', **caller_location(kind))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import configparser
+import fnmatch
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,3 +74,20 @@ def test_no_circle_of_imports() -> None:
 def targets(full: str, names: set[str]) -> Iterator[str]:
     """The module that an import is of: itself, or the one that has the name."""
     yield from [name for name in (full, full.rpartition(".")[0]) if name in names][:1]
+
+
+ROLES = {"__init__", "plan", "runner"}
+"""The modules of an operator that are no kernels."""
+
+WITH_STORES = {"process", "sink"}
+"""The operators with more beside: what an own processor sees of the engine, and what a sink looks up in it."""
+
+
+def test_what_an_operator_has_beside_its_plan_and_its_runner_is_a_kernel() -> None:
+    config = configparser.ConfigParser()
+    config.read(SOURCE.parent / ".importlinter")
+    kernels = config["importlinter:contract:kernels"]["source_modules"].split()
+    operators = SOURCE / "crossstream" / "operators"
+    modules = [module_name(path) for path in operators.rglob("*.py") if path.stem not in ROLES]
+    outside = {name for name in modules if not any(fnmatch.fnmatch(name, one) for one in kernels)}
+    assert {name.split(".")[2] for name in outside} == WITH_STORES, outside

@@ -13,7 +13,7 @@ import polars as pl
 from crossstream import serdes
 from crossstream.agg import Aggregation, Asked
 from crossstream.api.checks import function_of
-from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
+from crossstream.columns.aggregates import AggregateKind, Aggregates, Term, result_type
 from crossstream.columns.functions import Function, other_rows, plain, select, serialized
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
@@ -63,7 +63,7 @@ def _made_of_aggregates(name: str, given: Any) -> Aggregation:
     raise refuse("CS-104", f"{name} of agg is {what}", step, **caller_location("agg"))
 
 
-def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node: Node) -> int:
+def _number_of(fields: list[tuple[Any, Function]], kind: AggregateKind, field: Any, node: Node) -> int:
     """The number of a field; a new one is checked."""
     if isinstance(field, pl.Expr) and field.meta.is_column():
         field = field.meta.output_name()
@@ -135,7 +135,7 @@ def _misfit(what: str, step: str) -> CrossStreamError:
     return refuse("CS-114", what, step, **caller_location("agg"))
 
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
+_KINDS: Mapping[str, AggregateKind] = MappingProxyType(
     {"Sum": "sum", "Mean": "mean", "Min": "min", "Max": "max", "Count": "count"}
 )
 

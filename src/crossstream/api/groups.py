@@ -13,11 +13,12 @@ from crossstream.api.options import Grouped, Materialized, Named, settings_of
 from crossstream.api.types import AsSerde, declared_key
 from crossstream.api.windows import windows_of
 from crossstream.columns.functions import Function
+from crossstream.columns.windows import WindowSpec
 from crossstream.error_codes import refuse
 from crossstream.errors import caller_location
-from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.graph.nodes import Aggregate, Node
 from crossstream.serdes import Serde
-from crossstream.serdes.windowed import NO_END, WindowedSerde
+from crossstream.serdes.windowed import WindowedSerde
 
 T = TypeVar("T")
 """The class of the result: a `KTable`, which imports this module."""
@@ -39,13 +40,13 @@ class Groups(Generic[T]):
 
     @property
     def are_sessions(self) -> bool:
-        return self.windows is not None and self.windows.kind == "session"
+        return self.windows is not None and self.windows.merge
 
     def windowed(self, windows: Any, emit: Any) -> Groups[T]:
         """The groups in windows. Raises CS-101 and CS-110 for settings of `GroupedKStream.windowed_by`."""
         check_choice("windowed_by", "emit", emit, ("update", "close"))
         spec = windows_of(windows)
-        if emit == "close" and spec.kind == "unlimited":
+        if emit == "close" and not spec.end:
             what = "a window without an end never closes, so nothing would come out"
             step = 'leave emit="close" out, or choose windows that end'
             raise refuse("CS-110", what, step, **caller_location("windowed_by"))
@@ -97,11 +98,7 @@ class Grouping(Handle, Generic[T]):
 
     def _result_key(self, key: Serde) -> Serde:
         windows = self._groups.windows
-        if windows is None:
-            return key
-        if windows.kind == "session":
-            return WindowedSerde(key)
-        return WindowedSerde(key, NO_END if windows.kind == "unlimited" else windows.size)
+        return key if windows is None else WindowedSerde(key, windows.length)
 
     def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
         return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)

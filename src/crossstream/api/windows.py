@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from crossstream.api.checks import check_choice, settle_durations, settle_timestamp, settled
+from crossstream.columns.windows import WindowSpec
 from crossstream.durations import Duration, Timestamp, is_duration
 from crossstream.error_codes import refuse
 from crossstream.errors import caller_location
 from crossstream.graph.names import history_of
-from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.graph.nodes import Aggregate, Node
 from crossstream.missing_names import OptionObject
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_error
@@ -265,6 +266,5 @@ def _grace(nodes: dict[str, Node], table: Node) -> int:
 def _graces(nodes: dict[str, Node], name: str) -> set[int]:
     node = nodes[name]
     if isinstance(node, Aggregate) and node.windows is not None:
-        gap = node.windows.size if node.windows.kind == "session" else 0
-        return {node.windows.grace + gap}
+        return {node.windows.open_after_end}
     return {grace for parent in node.parents for grace in _graces(nodes, parent)}

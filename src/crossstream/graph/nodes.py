@@ -38,7 +38,6 @@ from crossstream.graph.stateful import Process as Process
 from crossstream.graph.stateful import ProcessorStore as ProcessorStore
 from crossstream.graph.stateful import Suppress as Suppress
 from crossstream.graph.stateful import TransformBatches as TransformBatches
-from crossstream.graph.stateful import WindowSpec as WindowSpec
 from crossstream.serdes.debezium.settings import Debezium
 
 

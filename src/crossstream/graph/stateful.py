@@ -8,20 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
+from crossstream.columns.windows import WindowSpec
 from crossstream.graph.node import Node
 from crossstream.serdes import Serde
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """Windows, in ms. ``size``: of time windows; the difference of sliding ones, the gap of sessions, or the start of
-    the one unlimited window. ``advance``: from the start of one time window to the next.
-    """
-
-    kind: Literal["time", "sliding", "session", "unlimited"]
-    size: int
-    advance: int
-    grace: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +75,11 @@ class Aggregate(Node):
     @property
     def depends_on_time(self) -> bool:
         return self.windows is not None
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Whether it aggregates records without a value (Kafka's rule for most windows)."""
+        return self.windows is not None and self.windows.take_nulls and self.columns is None
 
     @property
     def public_name(self) -> str:

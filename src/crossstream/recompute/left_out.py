@@ -120,7 +120,7 @@ def group_of(
     """
     if not isinstance(node, graph.Aggregate) or len(node.parents) > 1 or node.emit_final:
         return None
-    if node.windows is not None and node.windows.kind != "time":
+    if node.windows is not None and (node.windows.move or not node.windows.end):
         return None
     parent = topology[node.parents[0]]
     above = list(lineage(topology.nodes, [parent.name]))

@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.operators.aggregate.parts import Rows, State, to_cells
+from crossstream.operators.aggregate.builtin.cells import to_cells
+from crossstream.operators.aggregate.builtin.parts import PartRows, State
 from crossstream.serdes import arrays
 from crossstream.storage.sorted_run import begins_of
 
@@ -31,13 +32,13 @@ class Sketched:
 
     kinds: tuple[str, ...] = ("bytes",)
 
-    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+    def run(self, items: pl.Series | None, rows: PartRows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
         kept = np.flatnonzero(items.is_not_null().to_numpy())
         return self._run(hashed(to_cells(items.gather(kept))), kept, rows, before)
 
     def _run(
-        self, entries: np.ndarray, places: np.ndarray, rows: Rows, before: State
+        self, entries: np.ndarray, places: np.ndarray, rows: PartRows, before: State
     ) -> tuple[pl.Series, State]:
         held, owner = entries_of(before[0])
         registers = running_registers(
@@ -55,11 +56,11 @@ class Sketched:
     def result(self, state: State) -> pl.Series:
         begins = np.ones(len(state[0]), bool)
         nothing = np.empty(0, np.int64)
-        return self._run(nothing.astype(np.uint16), nothing, Rows.of(begins), state)[0]
+        return self._run(nothing.astype(np.uint16), nothing, PartRows.of(begins), state)[0]
 
     def merged(self, left: State, right: State) -> State:
         entries, owner = entries_of(right[0])
-        rows = Rows.of(np.ones(len(left[0]), bool))
+        rows = PartRows.of(np.ones(len(left[0]), bool))
         return self._run(entries, owner, rows, left)[1]
 
 

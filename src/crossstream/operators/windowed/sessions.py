@@ -21,9 +21,13 @@ import numpy as np
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
-from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, rows_within
-from crossstream.operators.aggregate.windows import BEFORE, NOW, STATE, Held, Log, Made, Moved, Note, Steps
+from crossstream.columns.windows import WindowSpec
+from crossstream.operators.aggregate.folding import STATE, Aggregated, Fold, HeldWindows, WindowFold
+from crossstream.operators.aggregate.kernel import END, GROUP, START, GroupedRows, rows_within
+from crossstream.operators.windowed.closing import Closing
+from crossstream.operators.windowed.log import Log, WindowChange
+from crossstream.operators.windowed.store import StoredWindows
+from crossstream.operators.windowed.windows import BEFORE, NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take_all
 from crossstream.storage.snapshot import Snapshot
@@ -33,10 +37,41 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SessionLogic:
+    """Each record opens a session of its own, which merges with those within the gap."""
+
+    windows: WindowSpec
+
+    @property
+    def closing(self) -> Closing:
+        return Closing.of(self.windows)
+
+    def open(self, arrivals: Arrivals) -> Opened:
+        return Opened(arrivals.timed())
+
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
+        # Where sessions come out once, one that has come out takes no more records.
+        shown = self.closing.retention(None) if store.final else store.retention
+        assert shown is not None, "sessions end"
+        sessions = Sessions.of(
+            store.view,
+            groups,
+            store.serde,
+            self.windows,
+            retention=shown,
+            horizon=store.horizon - self.closing.remembered,
+            final=store.final,
+        )
+        return sessions.update(fold.in_windows(groups.rows), every=every, want_old=want_old)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSessions:
     """What sessions have, by session, those of the store first, then by arrival.
 
-    ``elements``: as in `Steps.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
+    ``elements``: as in `WindowFold.folded`; ``begins``: where sessions begin; ``keys``: the number of each one's key;
     ``starts``, ``ends``: bounds. ``in_turn``: the keys that have to be taken one record after the other.
     """
 
@@ -57,12 +92,12 @@ class Found:
         apart = (self.starts[1:] > high[:-1] + gap) | (self.ends[1:] < low[:-1] - gap)
         return np.unique(self.keys[1:][apart & ~self.begins[1:]])
 
-    def without(self, keys: np.ndarray) -> Found:
+    def without(self, keys: np.ndarray) -> MergedSessions:
         """Without these keys, which have to be taken one record after the other, too."""
         if not len(keys):
             return self
         kept = ~np.isin(self.keys, keys)
-        return Found(
+        return MergedSessions(
             self.elements[kept],
             self.begins[kept],
             self.keys[kept],
@@ -82,8 +117,8 @@ class Sessions:
     windows: WindowSpec
     retention: int
     final: bool
-    groups: Groups
-    held: Held
+    groups: GroupedRows
+    held: HeldWindows
     serde: Serde
 
     @property
@@ -94,7 +129,7 @@ class Sessions:
     def of(
         cls,
         view: Snapshot,
-        groups: Groups,
+        groups: GroupedRows,
         serde: Serde,
         windows: WindowSpec,
         *,
@@ -112,24 +147,24 @@ class Sessions:
         columns = take_all(columns, near)
         ends = np.asarray(columns["s"])
         values, states = Values(serde, wire=columns["value"]), columns.get(STATE)
-        held = Held(group[near], np.asarray(columns["start"]), ends, ends, values, states)
+        held = HeldWindows(group[near], np.asarray(columns["start"]), ends, ends, values, states)
         return cls(windows, retention, final, groups, held, serde)
 
-    def update(self, steps: Steps, *, every: bool, want_old: bool) -> Moved:
+    def update(self, fold: WindowFold, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
-        aggregates = steps.read(self.held)
-        found = None if every or steps.by_record else self._found(steps)
+        aggregates = fold.read(self.held)
+        found = None if every or fold.by_record else self._found(fold)
         in_turn = np.arange(len(self.groups.hashes)) if found is None else found.in_turn
         if found is not None and not len(in_turn):
-            return self._merge(found, steps, want_old)
+            return self._merge(found, fold, want_old)
         log = Log()
-        self._walk(in_turn.tolist(), aggregates, steps, log)
-        walked = log.moved(self.groups, self.held, steps, self.serde, every=every, want_old=want_old)
-        return walked if found is None else _both(self._merge(found, steps, want_old), walked)
+        self._walk(in_turn.tolist(), aggregates, fold, log)
+        walked = log.moved(self.groups, self.held, fold, self.serde, every=every, want_old=want_old)
+        return walked if found is None else _both(self._merge(found, fold, want_old), walked)
 
     # -- one record after the other --------------------------------------------------------------------
 
-    def _walk(self, numbers: Iterable[int], aggregates: list[object], steps: Steps, log: Log) -> None:
+    def _walk(self, numbers: Iterable[int], aggregates: list[object], fold: WindowFold, log: Log) -> None:
         """The rows of the keys with these numbers, as Kafka's ``KStreamSessionWindowAggregate`` takes them."""
         firsts = np.append(np.flatnonzero(self.groups.begins), self.groups.rows.rows)
         bounds = np.searchsorted(self.held.group, np.arange(len(firsts))).tolist()
@@ -158,8 +193,8 @@ class Sessions:
                     log.late += 1
                     continue
                 try:
-                    made = steps.merge(row, [one[2] for one in joined]) if joined else None
-                    made = steps.add(row, made)
+                    made = fold.merge(row, [one[2] for one in joined]) if joined else None
+                    made = fold.add(row, made)
                 except BaseException as error:
                     if log.fail(row, "aggregator", error):
                         continue
@@ -167,8 +202,10 @@ class Sessions:
                 log.apart += near < first
                 if start != end or start != time:
                     for one in joined:
-                        log.notes.append(Note(row, number, one[0], one[1], one[1], None, swallowed=True))
-                log.notes.append(Note(row, number, start, end, end, steps.copy(made)))
+                        log.notes.append(
+                            WindowChange(row, number, one[0], one[1], one[1], None, swallowed=True)
+                        )
+                log.notes.append(WindowChange(row, number, start, end, end, fold.copy(made)))
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
@@ -181,11 +218,11 @@ class Sessions:
 
     # -- as intervals ----------------------------------------------------------------------------------
 
-    def _found(self, steps: Steps) -> Found:
+    def _found(self, fold: WindowFold) -> MergedSessions:
         """The sessions that records end up in, where the order of arrival does not decide about them."""
         rows, held = self.groups.rows, self.held
         key_of_row = self.groups.number
-        bad = [failure.row for failure in steps.failures]
+        bad = [failure.row for failure in fold.failures]
         in_turn = self._in_order_only(key_of_row)
         mine = np.ones(rows.rows, bool)
         mine[bad] = False
@@ -200,20 +237,20 @@ class Sessions:
         session = self._intervals(keys, starts, ends)
         there = np.isin(session, session[len(theirs) :])
         order = np.flatnonzero(there)[np.argsort(session[there], kind="stable")]
-        found = Found(
+        found = MergedSessions(
             elements[order], begins_of(session[order]), keys[order], starts[order], ends[order], in_turn
         )
-        return found.without(found.tangled(self.gap)) if steps.in_order else found
+        return found.without(found.tangled(self.gap)) if fold.in_order else found
 
-    def _merge(self, found: Found, steps: Steps, want_old: bool) -> Moved:
+    def _merge(self, found: MergedSessions, fold: WindowFold, want_old: bool) -> Moved:
         """The changes of the sessions that were found."""
         rows, held = self.groups.rows, self.held
         number = self.groups.number
         failures = [
-            failure for failure in steps.failures if number[failure.row] not in set(found.in_turn.tolist())
+            failure for failure in fold.failures if number[failure.row] not in set(found.in_turn.tolist())
         ]
         if not len(found.elements):
-            return Moved(_none(rows), None, 0, failures)
+            return Moved(_none(rows), None, failures)
         firsts = np.flatnonzero(found.begins)
         lasts = np.append(firsts[1:], len(found.elements)) - 1
         there = found.elements < 0
@@ -221,10 +258,10 @@ class Sessions:
         last = found.elements[lasts]
         starts, ends = np.minimum.reduceat(found.starts, firsts), np.maximum.reduceat(found.ends, firsts)
         same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
-        folded = steps.folded(found.elements, found.begins)
+        folded = fold.folded(found.elements, found.begins)
         made = self._changes(last, starts, ends, folded)
         nothing = {name: arrays.null_rows(len(swallowed)) for name in folded.extra}
-        none = Made(nulls(len(swallowed), self.serde), nothing)
+        none = Aggregated(nulls(len(swallowed), self.serde), nothing)
         gone = self._changes(last[into], held.starts[swallowed], held.ends[swallowed], none)
         if want_old:
             old = np.full(len(firsts), -1)
@@ -235,9 +272,9 @@ class Sessions:
         renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
         lost = np.flatnonzero(~same)
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
-        return Moved(_in_order(gone.take(lost), made), None, 0, failures, repeated)
+        return Moved(_in_order(gone.take(lost), made), None, failures, repeated=repeated)
 
-    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Made) -> Changes:
+    def _changes(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, made: Aggregated) -> Changes:
         changes = replace(self.groups.rows, extra={}).take(rows)
         extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends, **made.extra}
         return replace(changes, value=made.values, ts=ends, old=None, extra=extra)
@@ -288,30 +325,9 @@ def _both(merged: Moved, walked: Moved) -> Moved:
         repeated = _by_arrival([one.net if one.repeated is None else one.repeated for one in both])
     failures = [*merged.failures, *walked.failures]
     net = _by_arrival([one.net for one in both])
-    return Moved(net, None, walked.late, failures, repeated, walked.apart)
+    return Moved(net, None, failures, walked.late, walked.apart, repeated)
 
 
 def _by_arrival(parts: Sequence[Changes]) -> Changes:
     both = concat_changes([part for part in parts if part.rows] or parts[:1])
     return both.take(np.lexsort((both.minor, both.major)))
-
-
-def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
-    """Keeps sessions by key and end: a tombstone counts unless another session has the same end now."""
-    missing = net.value.missing()
-    order = np.lexsort((missing, net.extra[END], net.extra[GROUP]))
-    net, missing, hashes = net.take(order), missing[order], hashes[order]
-    group, ends = np.asarray(net.extra[GROUP]), np.asarray(net.extra[END])
-    first = begins_of(group, ends)
-    net, missing, hashes = net.where(first), missing[first], hashes[first]
-    columns: dict[str, Column] = {
-        "h": hashes,
-        "s": np.asarray(net.extra[END]),
-        "key": net.key.wire(),
-        "value": net.value.wire(),
-        "ts": net.ts,
-        "start": np.asarray(net.extra[START]),
-        "gone": missing.astype(np.uint8),
-    }
-    columns.update({name: net.extra[name] for name, _ in view.layout.values if name not in columns})
-    view.put(columns)

@@ -18,9 +18,10 @@ import polars as pl
 
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.aggregate.columns import PartKey, Parts, beyond
-from crossstream.operators.aggregate.parts import Rows, State, WholeSum
-from crossstream.operators.aggregate.windows import STATE, Held, Made
+from crossstream.operators.aggregate.builtin.composition import AggregateParts, PartKey, beyond
+from crossstream.operators.aggregate.builtin.counts import WholeSum
+from crossstream.operators.aggregate.builtin.parts import PartRows, State
+from crossstream.operators.aggregate.folding import STATE, Aggregated, HeldWindows
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take, take_or_null
@@ -30,7 +31,7 @@ CHUNK = 1 << 18
 """Rows of windows that are folded at a time."""
 
 States = Mapping[str, Column]
-"""The columns of states, as in `Parts.layout`."""
+"""The columns of states, as in `AggregateParts.layout`."""
 
 
 Contents: TypeAlias = tuple[list[int], int, tuple[int, ...]]
@@ -84,10 +85,10 @@ class Chains:
 
 
 @dataclass(slots=True)
-class ContentSteps:
+class WindowContents:
     """Notes contents. ``items``: the aggregated fields of the rows; ``failures``: those of rows that have none."""
 
-    parts: Parts
+    parts: AggregateParts
     items: Sequence[pl.Series]
     failures: Sequence[Failure]
     _held: States = field(default_factory=dict)
@@ -105,7 +106,7 @@ class ContentSteps:
 
     # -- a record at a time ----------------------------------------------------------------------------
 
-    def read(self, held: Held) -> list[Contents]:
+    def read(self, held: HeldWindows) -> list[Contents]:
         self._held = self._unpacked(held.states)
         self._failed = {failure.row: failure for failure in self.failures}
         self._sums = list(self._large_sums())
@@ -155,9 +156,9 @@ class ContentSteps:
 
     # -- in columns ------------------------------------------------------------------------------------
 
-    def values(self, aggregates: list[Contents | None]) -> Made:
+    def values(self, aggregates: list[Contents | None]) -> Aggregated:
         there = [number for number, one in enumerate(aggregates) if one is not None]
-        made, elements, begins = list[Made](), list[int](), list[int]()
+        made, elements, begins = list[Aggregated](), list[int](), list[int]()
         for number in there:
             one = aggregates[number]
             assert one is not None
@@ -169,10 +170,10 @@ class ContentSteps:
                 made.append(self.folded(np.array(elements, np.int64), firsts))
                 elements, begins = [], []
         if not made:
-            return Made(nulls(len(aggregates), self._serde), {STATE: arrays.null_rows(len(aggregates))})
+            return Aggregated(nulls(len(aggregates), self._serde), {STATE: arrays.null_rows(len(aggregates))})
         place = places_of(np.array(there, np.int64), len(aggregates))
         states = take_or_null(concat([one.extra[STATE] for one in made]), place)
-        return Made(concat_values([one.values for one in made]).take(place), {STATE: states})
+        return Aggregated(concat_values([one.values for one in made]).take(place), {STATE: states})
 
     def shown(self, aggregates: list[Contents | None]) -> Values:
         # Contents that continue one another share a list. It is folded once, with a result after each of them.
@@ -205,7 +206,7 @@ class ContentSteps:
         )
         return Values(self._serde, series=self.parts.visible(results)).take(place)
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Aggregated:
         # An aggregate of the store begins a piece, and so do contents; the pieces of contents are merged.
         pieces = begins | (elements < 0)
         heads = elements[pieces]
@@ -224,7 +225,7 @@ class ContentSteps:
             of_part = self.parts.states(states)
             results = {key: part.result(of_part[key]) for key, part in self.parts.parts.items()}
         shown = Values(self._serde, series=self.parts.visible(results))
-        return Made(shown, {STATE: self._packed(states, shown.rows)})
+        return Aggregated(shown, {STATE: self._packed(states, shown.rows)})
 
     def _run(
         self, rows: np.ndarray, begins: np.ndarray, held: np.ndarray, picked: np.ndarray | None = None
@@ -232,7 +233,7 @@ class ContentSteps:
         """The results and states after rows. ``held``: what of the store each group begins with; −1: nothing."""
         if not len(rows):
             return {}, {name: take(column, held) for name, column in self._held.items()}
-        mine = Rows.of(begins, picked)
+        mine = PartRows.of(begins, picked)
         items = [series.gather(rows) for series in self.items]
         before = self.parts.states({name: _or_nothing(column, held) for name, column in self._held.items()})
         results, after = dict[PartKey, pl.Series](), dict[PartKey, State]()

@@ -16,150 +16,38 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crossstream.columns.aggregates import Aggregates, Term
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, evaluate
-from crossstream.columns.functions import as_plain, select
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
-from crossstream.operators.aggregate.exact import ExactSum
-from crossstream.operators.aggregate.group_rows import GroupRows
-from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
-from crossstream.operators.aggregate.parts import (
-    Collected,
-    Counted,
-    Ending,
-    Extreme,
-    Part,
-    Rows,
-    State,
-    WholeSum,
-    empty_state,
-)
-from crossstream.operators.aggregate.ranked import Ranked
-from crossstream.operators.aggregate.sketch import Sketched
+from crossstream.operators.aggregate.builtin.composition import ROWS, AggregateParts, PartKey, beyond
+from crossstream.operators.aggregate.builtin.contents import WindowContents
+from crossstream.operators.aggregate.builtin.counts import Counted, WholeSum
+from crossstream.operators.aggregate.builtin.exact import ExactSum
+from crossstream.operators.aggregate.builtin.extremes import Extreme
+from crossstream.operators.aggregate.builtin.group_rows import GroupRows
+from crossstream.operators.aggregate.builtin.parts import AggregatePart, PartRows, State, empty_state
+from crossstream.operators.aggregate.folding import Folded, WindowFold
+from crossstream.operators.aggregate.kernel import SIGN, GroupState, times_after
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
-from crossstream.storage.columns import Column, concat, take
+from crossstream.storage.columns import concat, take
 from crossstream.tables.rows import TableRows
-
-PartKey = tuple[str, int | None, int]
-"""What a part does, the number of its field, and how many values it lists."""
-
-ROWS: PartKey = ("rows", None, 0)
 
 BEYOND = "sum"
 """The role of a failure at which a sum leaves 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of aggregates, each once, and the columns of their states."""
-
-    aggregates: Aggregates
-    parts: Mapping[PartKey, Part]
-
-    @classmethod
-    def of(cls, aggregates: Aggregates) -> Parts:
-        found: dict[PartKey, Part] = {ROWS: Counted()}
-        for term in aggregates.terms:
-            for kind in () if term.field is None else _PARTS.get(term.kind, (term.kind,)):
-                dtype = aggregates.field_types[term.field or 0]
-                found.setdefault((kind, term.field, term.limit), _part(kind, dtype, term.limit))
-        return cls(aggregates, found)
-
-    @property
-    def layout(self) -> tuple[tuple[str, str], ...]:
-        """The columns of the states: names and kinds."""
-        return tuple(
-            (f"state{number}.{nth}", kind)
-            for number, part in enumerate(self.parts.values())
-            for nth, kind in enumerate(part.kinds)
-        )
-
-    def states(self, columns: Mapping[str, Column]) -> dict[PartKey, State]:
-        """The state of each part."""
-        names = iter(self.layout)
-        return {key: [columns[next(names)[0]] for _ in part.kinds] for key, part in self.parts.items()}
-
-    def columns(self, states: Mapping[PartKey, State]) -> dict[str, Column]:
-        """The states as columns of the store."""
-        flat = [column for key in self.parts for column in states[key]]
-        return {name: column for (name, _), column in zip(self.layout, flat, strict=True)}
-
-    def visible(self, results: Mapping[PartKey, pl.Series]) -> pl.Series:
-        """The struct of the results; numbers that JSON does not have (0/0, 1/0) are null."""
-        terms = [
-            self._term(term, results).alias(str(number)) for number, term in enumerate(self.aggregates.terms)
-        ]
-        frame = pl.DataFrame(terms)
-        columns = {name: as_plain(select(one, frame)) for name, one in self.aggregates.columns}
-        return arrays.struct_of({name: _finite(column) for name, column in columns.items()}, frame.height)
-
-    def _term(self, term: Term, results: Mapping[PartKey, pl.Series]) -> pl.Series:
-        if term.field is None:
-            return results[ROWS]
-        if term.kind == "count_distinct":
-            return results["collect_set", term.field, 0].list.len().cast(pl.Int64)
-        if term.kind not in ("sum", "mean"):
-            return results[term.kind, term.field, term.limit]
-        total, count = results["sum", term.field, 0], results["count", term.field, 0]
-        there = count > 0
-        made = total if term.kind == "sum" else total.cast(pl.Float64) / count
-        return made if there.all() else made.zip_with(there, pl.Series([None], dtype=made.dtype))
-
-    def merged(
-        self, left: Mapping[str, Column], right: Mapping[str, Column]
-    ) -> tuple[pl.Series, dict[str, Column]]:
-        """Two states of each group as one, and its visible value; the rows of ``left`` came first.
-
-        For windows that become one. ``left``, ``right``: the state columns (`layout`). Raises CS-501 where a sum of
-        whole numbers is beyond 64 bits.
-        """
-        one, other = self.states(left), self.states(right)
-        try:
-            states = {key: part.merged(one[key], other[key]) for key, part in self.parts.items()}
-        except OverflowError:
-            raise beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
-        results = {key: part.result(states[key]) for key, part in self.parts.items()}
-        return self.visible(results), self.columns(states)
-
-
-_PARTS: Mapping[str, tuple[str, ...]] = {
-    "sum": ("sum", "count"),
-    "mean": ("sum", "count"),
-    "count_distinct": ("collect_set",),
-}
-
-
-def _part(kind: str, dtype: pl.DataType, limit: int) -> Part:
-    if kind == "count":
-        return Counted()
-    if kind == "approx_distinct":
-        return Sketched()
-    if kind == "sum":
-        return (
-            ExactSum(dtype) if dtype.is_float() or dtype.is_decimal() else WholeSum(signed=dtype != pl.UInt64)
-        )
-    if kind in ("min", "max"):
-        return Extreme(dtype, kind == "max")
-    if kind in ("first", "last"):
-        return Ending(dtype, kind == "last")
-    if isinstance(dtype, pl.Struct) and kind in ("top", "bottom"):
-        return Ranked(dtype, limit, kind == "top")
-    return Collected(dtype, kind == "collect_set")
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
+class BuiltIn:
     """Built-in aggregates as a `Fold`. ``rows``: the rows of the groups of a table, where they are kept."""
 
-    parts: Parts
+    parts: AggregateParts
     kept: GroupRows | None = None
 
     def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
-        assert isinstance(before, Kept), "the state is kept beside the value"
+        assert isinstance(before, GroupState), "the state is kept beside the value"
         items, failures = self.items(rows)
         good = np.ones(rows.rows, bool)
         good[[failure.row for failure in failures]] = False
@@ -200,6 +88,10 @@ class Columns:
             picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after)
         )
 
+    def in_windows(self, rows: Changes) -> WindowFold:
+        items, failures = self.items(rows)
+        return WindowContents(self.parts, items, failures)
+
     def items(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
         """What is aggregated of each row; NaN and infinities, which JSON does not have, are failures; −0.0 is 0.0."""
         found, failures = [], {}
@@ -214,13 +106,13 @@ class Columns:
             found.append(one_zero(series if wanted in (None, series.dtype) else series.cast(wanted)))
         return found, list(failures.values())
 
-    def _rows(self, rows: Changes, at: np.ndarray, starts: np.ndarray, every: bool) -> Rows:
+    def _rows(self, rows: Changes, at: np.ndarray, starts: np.ndarray, every: bool) -> PartRows:
         begins = np.zeros(len(at), bool)
         begins[starts] = True
         signs = np.asarray(rows.extra[SIGN], np.int64)[at] if SIGN in rows.extra else None
-        return Rows.of(begins, np.arange(len(at)) if every else None, signs)
+        return PartRows.of(begins, np.arange(len(at)) if every else None, signs)
 
-    def _beyond(self, fields: list[pl.Series], rows: Rows, states: Mapping[PartKey, State]) -> np.ndarray:
+    def _beyond(self, fields: list[pl.Series], rows: PartRows, states: Mapping[PartKey, State]) -> np.ndarray:
         """The rows at which a sum of whole numbers leaves 64 bits: the first of each group."""
         wrong = [
             part.beyond(fields[key[1]], rows, states[key])
@@ -230,7 +122,7 @@ class Columns:
         return np.unique(np.concatenate(wrong)) if wrong and len(rows.begins) else np.empty(0, np.int64)
 
     def _run(
-        self, key: PartKey, part: Part, fields: list[pl.Series], rows: Rows, before: State
+        self, key: PartKey, part: AggregatePart, fields: list[pl.Series], rows: PartRows, before: State
     ) -> tuple[pl.Series, State]:
         items = None if key[1] is None else fields[key[1]]
         if rows.signs is not None and not isinstance(part, Extreme | Counted | WholeSum | ExactSum):
@@ -242,7 +134,7 @@ class Columns:
         rows: Changes,
         groups: np.ndarray,
         fields: list[pl.Series],
-        mine: Rows,
+        mine: PartRows,
         states: Mapping[PartKey, State],
         results: dict[PartKey, pl.Series],
         after: dict[PartKey, State],
@@ -269,10 +161,10 @@ class Columns:
 
     def _to_read_again(
         self,
-        bound: Mapping[PartKey, Part],
+        bound: Mapping[PartKey, AggregatePart],
         groups: int,
         fields: list[pl.Series],
-        mine: Rows,
+        mine: PartRows,
         states: Mapping[PartKey, State],
     ) -> np.ndarray:
         """The groups whose rows have to be looked at; with extremes alone, those that may have lost theirs."""
@@ -283,7 +175,7 @@ class Columns:
         ]
         return np.arange(groups) if len(lost) < len(bound) else np.unique(np.concatenate(lost))
 
-    def _times(self, rows: Changes, mine: Rows, before: Kept, every: bool) -> np.ndarray:
+    def _times(self, rows: Changes, mine: PartRows, before: GroupState, every: bool) -> np.ndarray:
         """The largest timestamp of each aggregate so far; one of a group without rows begins again."""
         if mine.signs is None:
             return times_after(rows.ts, mine.begins, before, every)
@@ -302,7 +194,7 @@ def _replaced(
     before: tuple[pl.Series, State] | tuple[None, None],
     again: tuple[pl.Series, State],
     wanted: np.ndarray,
-    mine: Rows,
+    mine: PartRows,
 ) -> tuple[pl.Series, State]:
     """Results and states, with those of the ``wanted`` groups as they were found again; ``before`` None: of all."""
     picked = mine.group[mine.picked]
@@ -318,10 +210,10 @@ def _replaced(
     return pl.concat([before[0], again[0]]).gather(result), after
 
 
-def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
+def _of_groups(kept: GroupState, groups: np.ndarray) -> GroupState:
     """What is kept of some of the groups."""
     state = {name: take(column, groups) for name, column in kept.state.items()}
-    return Kept(kept.present[groups], kept.values, kept.ts[groups], state=state)
+    return GroupState(kept.present[groups], kept.values, kept.ts[groups], state=state)
 
 
 def one_zero(series: pl.Series) -> pl.Series:
@@ -360,19 +252,6 @@ def _with_one_zero(value: pl.Expr, dtype: Any) -> pl.Expr | None:
         return None
     fields = [(value.struct.field(name) if one is None else one).alias(name) for name, one in found.items()]
     return pl.when(value.is_not_null()).then(pl.struct(fields))
-
-
-def _finite(series: pl.Series) -> pl.Series:
-    if not series.dtype.is_float() or series.is_finite().all():
-        return series
-    return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
-
-
-def beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
-    """The error of a sum that has no room for its result."""
-    return ProcessingError(
-        what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
-    )
 
 
 def _odd(value: float) -> ProcessingError:

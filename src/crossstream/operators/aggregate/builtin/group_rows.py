@@ -15,8 +15,8 @@ import polars as pl
 from crossstream.columns.changes import Changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
-from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
-from crossstream.operators.aggregate.parts import Rows
+from crossstream.operators.aggregate.builtin.parts import PartRows
+from crossstream.operators.aggregate.kernel import ROW_KEY, GroupedRows
 from crossstream.serdes import arrays
 from crossstream.serdes.json.plain import SchemaJson
 from crossstream.storage.columns import Column, concat, take
@@ -30,7 +30,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class RowEvents:
     """The rows that were added or taken away in the batch, by group, row and place.
 
     ``group``, ``place``: their groups, and their places among the rows of the batch; ``ends``: where the next event of
@@ -52,7 +52,7 @@ class Alive:
     """The rows that groups have at the wanted moments, in order of arrival; one without any has a row of nulls."""
 
     items: list[pl.Series]
-    rows: Rows
+    rows: PartRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class GroupRows:
     """``view``: the store; ``groups``: those of the batch; ``batch``: its number."""
 
     view: Snapshot
-    groups: Groups
+    groups: GroupedRows
     serde: SchemaJson
     batch: int
     bits: int
 
-    def events(self, rows: Changes, groups: np.ndarray, mine: Rows, fields: list[pl.Series]) -> Events:
+    def events(self, rows: Changes, groups: np.ndarray, mine: PartRows, fields: list[pl.Series]) -> RowEvents:
         """What the batch does. ``rows``: sorted by group, then arrival; ``groups``: their numbers among all."""
         assert mine.signs is not None
         keys = rows.extra[ROW_KEY]
@@ -78,9 +78,11 @@ class GroupRows:
         values = arrays.struct_of({str(n): one for n, one in enumerate(fields)}, len(number))
         places = np.arange(len(number))
         arrival = arrival_numbers(arrived, self.batch).astype(np.int64)
-        return Events(mine.group, places, keys, number, ends, mine.signs > 0, values, arrival)
+        return RowEvents(mine.group, places, keys, number, ends, mine.signs > 0, values, arrival)
 
-    def alive(self, events: Events, groups: np.ndarray, wanted: np.ndarray, mine: Rows) -> Iterator[Alive]:
+    def alive(
+        self, events: RowEvents, groups: np.ndarray, wanted: np.ndarray, mine: PartRows
+    ) -> Iterator[Alive]:
         """The rows of the ``wanted`` groups after each picked row of theirs, some moments at a time."""
         moments = mine.picked[np.isin(mine.group[mine.picked], wanted)]
         place = np.flatnonzero(np.isin(events.group, wanted))
@@ -103,7 +105,7 @@ class GroupRows:
             yield _by_moment(moment[there], row[there], stop - begin, values)
 
     def _held(
-        self, events: Events, groups: np.ndarray, wanted: np.ndarray, place: np.ndarray
+        self, events: RowEvents, groups: np.ndarray, wanted: np.ndarray, place: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pl.Series]:
         """The rows of the store: their groups, where the batch ends them, their arrival numbers, their fields."""
         number = groups[wanted]
@@ -127,7 +129,7 @@ class GroupRows:
         ends_of[same[len(group) :]] = events.place[first]
         return group, ends_of[same[: len(group)]], found["arrival"], self.serde.decode_series(found["value"])
 
-    def put(self, events: Events, groups: np.ndarray) -> None:
+    def put(self, events: RowEvents, groups: np.ndarray) -> None:
         """Keeps what the groups have at the end of the batch."""
         last = np.flatnonzero(events.ends == _NEVER)
         group = groups[events.group[last]]
@@ -151,4 +153,4 @@ def _by_moment(moment: np.ndarray, row: np.ndarray, moments: int, values: pl.Ser
     moment, row = np.concatenate([moment, empty]), np.concatenate([row, np.full(len(empty), len(values) - 1)])
     order = np.argsort(moment, kind="stable")
     begins = begins_of(moment[order])
-    return Alive(values.gather(row[order]).struct.unnest().get_columns(), Rows.of(begins))
+    return Alive(values.gather(row[order]).struct.unnest().get_columns(), PartRows.of(begins))

@@ -12,20 +12,47 @@ time sees all windows before it that it needs, so what it changes depends on the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from crossstream.columns.values import Values
-from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import Groups, rows_within
-from crossstream.operators.aggregate.windows import NOW, STATE, Held, Log, Note, Steps
+from crossstream.columns.windows import WindowSpec
+from crossstream.operators.aggregate.folding import STATE, Fold, HeldWindows, WindowFold
+from crossstream.operators.aggregate.kernel import GroupedRows, rows_within
+from crossstream.operators.windowed.closing import Closing
+from crossstream.operators.windowed.log import Log, WindowChange
+from crossstream.operators.windowed.store import StoredWindows
+from crossstream.operators.windowed.windows import NOW, Arrivals, Moved, Opened
 from crossstream.serdes import Serde
 from crossstream.storage.snapshot import Snapshot
 
 PLACE = "place"
 """Extra column: the number of a record in order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindowLogic:
+    """Records open windows and copy those that they find, one record after the other; none of them merge."""
+
+    windows: WindowSpec
+
+    @property
+    def closing(self) -> Closing:
+        return Closing.of(self.windows)
+
+    def open(self, arrivals: Arrivals) -> Opened:
+        records = arrivals.timed()
+        return Opened(replace(records, extra={**records.extra, PLACE: np.arange(records.rows)}))
+
+    def merge(
+        self, groups: GroupedRows, store: StoredWindows, fold: Fold, *, every: bool, want_old: bool
+    ) -> Moved:
+        held = held_windows(store.view, groups, store.serde, self.windows, store.horizon)
+        sliding = Sliding(self.windows, groups, held, fold.in_windows(groups.rows))
+        sliding.run()
+        return sliding.moved(store.serde, every=every, want_old=want_old)
 
 
 class Stop(Exception):
@@ -56,7 +83,9 @@ class _Windows:
         return self.starts[bisect_left(self.starts, low) : bisect_right(self.starts, high)]
 
 
-def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int) -> Held:
+def held_windows(
+    view: Snapshot, groups: GroupedRows, serde: Serde, windows: WindowSpec, horizon: int
+) -> HeldWindows:
     """The windows of the store that the records may change or copy."""
     firsts = np.flatnonzero(groups.begins)
     low = np.maximum(np.minimum.reduceat(groups.rows.ts, firsts) - 2 * windows.size, max(horizon, 0))
@@ -64,18 +93,20 @@ def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSp
     group, columns = rows_within(view, groups.hashes, groups.keys, low, high)
     starts = np.asarray(columns["s"])
     values = Values(serde, wire=columns["value"])
-    return Held(group, starts, starts + windows.size, np.asarray(columns["ts"]), values, columns.get(STATE))
+    return HeldWindows(
+        group, starts, starts + windows.size, np.asarray(columns["ts"]), values, columns.get(STATE)
+    )
 
 
 class Sliding:
     """Applies records."""
 
-    def __init__(self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps) -> None:
+    def __init__(self, windows: WindowSpec, groups: GroupedRows, held: HeldWindows, fold: WindowFold) -> None:
         self._size, self._grace = windows.size, windows.grace
-        self._groups, self._steps = groups, steps
+        self._groups, self._held, self._fold = groups, held, fold
         self.log = Log()
         self._windows = [_Windows() for _ in groups.hashes]
-        aggregates = steps.read(held)
+        aggregates = fold.read(held)
         for number, start, ts, aggregate in zip(
             held.group.tolist(), held.starts.tolist(), held.ts.tolist(), aggregates, strict=True
         ):
@@ -97,6 +128,10 @@ class Sliding:
             except Stop as stop:
                 if stop.last:
                     return
+
+    def moved(self, serde: Serde, *, every: bool, want_old: bool) -> Moved:
+        """What the records changed."""
+        return self.log.moved(self._groups, self._held, self._fold, serde, every=every, want_old=want_old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +173,7 @@ class _Record:
             self._update(previous + 1, None, time)
         if not has_left:
             follows = previous is not None and time - size <= previous
-            self._update(time - size, self.sliding._steps.copy(left) if follows else None, time)
+            self._update(time - size, self.sliding._fold.copy(left) if follows else None, time)
         if not has_right:
             self._begin_right(right)
 
@@ -167,7 +202,7 @@ class _Record:
 
     def _copied(self, aggregate: Any, ts: int) -> tuple[Any, int]:
         """What the window after the record begins with; it is used only if it has a record after this one."""
-        return (self.sliding._steps.copy(aggregate) if ts > self.time else aggregate), ts
+        return (self.sliding._fold.copy(aggregate) if ts > self.time else aggregate), ts
 
     def _begin_right(self, right: tuple[Any, int] | None) -> None:
         if right is not None and right[1] > self.time:
@@ -178,7 +213,7 @@ class _Record:
             self.sliding.log.late += 1
             return
         try:
-            made = self.sliding._steps.add(self.row, aggregate)
+            made = self.sliding._fold.add(self.row, aggregate)
         except BaseException as error:
             raise Stop(not self.sliding.log.fail(self.row, "aggregator", error)) from None
         self._put(start, made, self.time if aggregate is None else max(ts, self.time))
@@ -186,5 +221,5 @@ class _Record:
     def _put(self, start: int, aggregate: Any, ts: int) -> None:
         sliding = self.sliding
         self.windows.put(start, aggregate, ts)
-        copy = sliding._steps.copy(aggregate)
-        sliding.log.notes.append(Note(self.row, self.number, start, start + sliding._size, ts, copy))
+        copy = sliding._fold.copy(aggregate)
+        sliding.log.notes.append(WindowChange(self.row, self.number, start, start + sliding._size, ts, copy))

@@ -1,4 +1,4 @@
-"""How the rows of a group change its aggregate: by counting, or by the user's functions, one row after the other."""
+"""How the rows of a group change its aggregate: by the user's functions, one row after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.changes import Changes
@@ -15,86 +14,18 @@ from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
-from crossstream.operators.aggregate.columns import Columns
-from crossstream.operators.aggregate.contents import ContentSteps
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, times_after
+from crossstream.operators.aggregate.folding import Aggregated, Folded, HeldWindows, WindowFold
+from crossstream.operators.aggregate.kernel import SIDE, SIGN
 from crossstream.operators.aggregate.refused import RefusedRows
-from crossstream.operators.aggregate.windows import STATE, Held, Made, Steps
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.tables.rows import TableRows
 
 
-@dataclass(slots=True)
-class CountSteps:
-    """Counts rows."""
-
-    serde: Serde
-    failures: Sequence[Failure] = ()
-    by_record: bool = False
-    in_order: bool = False
-    _held: Sequence[int] = ()
-
-    def read(self, held: Held) -> list[Any]:
-        self._held = held.values.objects()
-        return list(self._held)
-
-    def add(self, row: int, aggregate: Any) -> Any:
-        return (aggregate or 0) + 1
-
-    def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        return sum(aggregates)
-
-    def copy(self, aggregate: Any) -> Any:
-        return aggregate
-
-    def values(self, aggregates: list[Any]) -> Made:
-        if self.serde.dtype is None:
-            return Made(Values(objects=aggregates))
-        return Made(Values(series=pl.Series(aggregates, dtype=pl.Int64)))
-
-    def shown(self, aggregates: list[Any]) -> Values:
-        return self.values(aggregates).values
-
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
-        counts = np.ones(len(elements), np.int64)
-        counts[elements < 0] = np.array(self._held, np.int64)[-1 - elements[elements < 0]]
-        return self.values(np.add.reduceat(counts, np.flatnonzero(begins)).tolist())
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """The number of records of each group, or of rows of a grouped table. A count of 0 stays (Kafka's rule)."""
-
-    serde: Serde
-
-    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
-        signs = np.asarray(rows.extra[SIGN], np.int64) if SIGN in rows.extra else np.ones(rows.rows, np.int64)
-        counts = self._counts(before.values)
-        total = np.cumsum(signs)
-        starts = np.flatnonzero(begins)
-        group = np.cumsum(begins) - 1
-        total += (counts - total[starts] + signs[starts])[group]
-        picked = np.arange(rows.rows) if every else last_rows(begins)
-        made = (
-            Values(series=pl.Series(total[picked]))
-            if self.serde.dtype
-            else Values(objects=total[picked].tolist())
-        )
-        return Folded(picked, made, times_after(rows.ts, begins, before, every))
-
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        return CountSteps(self.serde)
-
-    def _counts(self, values: Values) -> np.ndarray:
-        if self.serde.dtype is None:
-            return np.array([count or 0 for count in values.objects()], np.int64)
-        return values.series().cast(pl.Int64).fill_null(0).to_numpy()
-
-
 @dataclass(frozen=True, slots=True)
 class Calls:
     """The user's functions. ``adders``: one for each grouped stream; ``initializer`` None: the first value begins.
+    ``merger``: makes one aggregate of those of two sessions.
 
     A function that returns None deletes the aggregate; the next row begins a new one. A row that has nothing to be
     taken from is passed over. A row that a function fails on, or whose aggregate the store's serde refuses, changes
@@ -105,6 +36,7 @@ class Calls:
     adders: Sequence[Function]
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
+    merger: Function | None = None
     skips: bool = False
     refused: RefusedRows | None = None
 
@@ -195,8 +127,8 @@ class Calls:
         except SerdeError as error:
             raise _Refusal(error) from None
 
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        return CallSteps(self, merger, rows)
+    def in_windows(self, rows: Changes) -> WindowFold:
+        return WindowCalls(self, rows)
 
     def functions(self, rows: Changes) -> list[Function]:
         """The function of each row."""
@@ -236,29 +168,30 @@ def _cause(error: BaseException) -> BaseException:
     return error.error if isinstance(error, _Refusal) else raised(error)
 
 
-class CallSteps:
+class WindowCalls:
     """Calls the user's functions. Merging begins with the initializer's aggregate, as in Kafka."""
 
-    __slots__ = ("_calls", "_functions", "_keys", "_merger", "_values")
+    __slots__ = ("_calls", "_functions", "_keys", "_values")
     failures: Sequence[Failure] = ()
     by_record = True
     in_order = True
 
-    def __init__(self, calls: Calls, merger: Function | None, rows: Changes) -> None:
-        self._calls, self._merger = calls, merger
+    def __init__(self, calls: Calls, rows: Changes) -> None:
+        self._calls = calls
         self._functions = calls.functions(rows)
-        needs_key = any(one.with_key for one in (*calls.adders, *(() if merger is None else (merger,))))
+        functions = (*calls.adders, *(() if calls.merger is None else (calls.merger,)))
+        needs_key = any(function.with_key for function in functions)
         self._keys = rows.key.objects() if needs_key else [None] * rows.rows
         self._values = rows.value.own_objects()
 
-    def read(self, held: Held) -> list[Any]:
+    def read(self, held: HeldWindows) -> list[Any]:
         return held.values.own_objects()
 
     def add(self, row: int, aggregate: Any) -> Any:
         return self._calls.applied(self._functions[row], self._keys[row], aggregate, self._values[row])
 
     def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
-        merger, initializer = self._merger, self._calls.initializer
+        merger, initializer = self._calls.merger, self._calls.initializer
         assert merger is not None
         assert merger.call is not None
         rest = list(aggregates)
@@ -272,26 +205,11 @@ class CallSteps:
     def copy(self, aggregate: Any) -> Any:
         return self._calls.frozen(aggregate)
 
-    def values(self, aggregates: list[Any]) -> Made:
-        return Made(Values(objects=aggregates))
+    def values(self, aggregates: list[Any]) -> Aggregated:
+        return Aggregated(Values(objects=aggregates))
 
     def shown(self, aggregates: list[Any]) -> Values:
         return self.values(aggregates).values
 
-    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Made:
+    def folded(self, elements: np.ndarray, begins: np.ndarray) -> Aggregated:
         raise AssertionError("functions take one record at a time")
-
-
-PACKED = ((STATE, "bytes"),)
-"""The column of the state, as in a `Layout`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Built-in aggregates of moving windows. A state is JSON with the columns of `Parts.layout`."""
-
-    columns: Columns
-
-    def steps(self, rows: Changes, merger: Function | None) -> Steps:
-        items, failures = self.columns.items(rows)
-        return ContentSteps(self.columns.parts, items, failures)

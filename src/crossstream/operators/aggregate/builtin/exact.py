@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.operators.aggregate.parts import Rows, State
+from crossstream.operators.aggregate.builtin.parts import PartRows, State
 from crossstream.serdes import arrays
 
 _BITS = 32
@@ -35,7 +35,7 @@ class ExactSum:
     dtype: pl.DataType
     kinds: tuple[str, ...] = ("bytes",)
 
-    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+    def run(self, items: pl.Series | None, rows: PartRows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
         place, parts = self._digits(items.fill_null(0))
         if rows.signs is not None:

@@ -14,17 +14,9 @@ import numpy as np
 import polars as pl
 
 from crossstream.columns.aggregates import BY, VALUE
-from crossstream.operators.aggregate.parts import (
-    Rows,
-    State,
-    as_rows,
-    behind_held,
-    from_cells,
-    items_of,
-    lists_of,
-    to_cells,
-    up_to,
-)
+from crossstream.operators.aggregate.builtin.cells import from_cells, to_cells
+from crossstream.operators.aggregate.builtin.lists import as_rows, behind_held, items_of, lists_of, up_to
+from crossstream.operators.aggregate.builtin.parts import PartRows, State
 from crossstream.storage.sorted_run import begins_of, places_of
 
 
@@ -37,7 +29,7 @@ class Ranked:
     largest: bool
     kinds: tuple[str, ...] = ("bytes",)
 
-    def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
+    def run(self, items: pl.Series | None, rows: PartRows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
         held = self._held(before)
         kept = np.flatnonzero(items.struct.field(BY).is_not_null().to_numpy())
