@@ -52,9 +52,7 @@ def test_patience_may_have_no_end(patience: float) -> None:
 
 
 def test_importing_opens_and_imports_no_client() -> None:
-    code = (
-        "import sys, crossstream.kafka, crossstream.dev.broker; sys.exit('confluent_kafka' in sys.modules)"
-    )
+    code = "import sys, crossstream.kafka, crossstream.dev.broker; sys.exit('confluent_kafka' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
     )

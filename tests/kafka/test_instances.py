@@ -24,12 +24,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application import inputs
+from crossstream.application.loop import Loop
 from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, instance
 from crossstream.kafka.instance import Instance, Mark
 from crossstream.kafka.log import KafkaLog
-from crossstream.spark import topics as inputs
-from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.one_process import application
@@ -107,7 +107,7 @@ class World:
         return msgspec.json.decode(note, type=Mark)
 
 
-def process(running: Engine) -> None:
+def process(running: Loop) -> None:
     running.run_until(running.inputs.end_offsets())
 
 

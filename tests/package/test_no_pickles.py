@@ -22,7 +22,7 @@ METHODS = {
 }
 
 TRANSPORT = {
-    "serdes/json_typed.py": "the declared class of a serde, on its way to the workers",
+    "serdes/json/typed.py": "the declared class of a serde, on its way to the workers",
     "serdes/shipping.py": "what makes the pickles of functions and classes for the workers",
     "spark/worker.py": "a worker reads the job of the application that Spark has sent it",
 }

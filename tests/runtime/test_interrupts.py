@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
+from crossstream.application import loop as engine
 from crossstream.runtime import scheduler as planning
-from crossstream.spark import driver as engine
 from crossstream.storage import commit_log as log
 from tests.faults.one_process import process, streams
 from tests.laws.crashes import config, given_to, some_places, some_rows, what_is_left
@@ -113,7 +113,7 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
             patch.setattr(running.inputs, "reached", interrupting)
             with pytest.raises(KeyboardInterrupt):
                 app.process_available()
-        assert running.hurried == 0
+        assert app._life.waiters == 0
         assert app.status == "running"
         world.append("rows", [("a", "0", 0)])
         app.process_available()

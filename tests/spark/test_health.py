@@ -13,7 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark.window import Health
+from crossstream.application.health import Health
 from tests.faults.one_process import streams
 from tests.spark.world import World
 

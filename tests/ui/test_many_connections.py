@@ -80,7 +80,7 @@ def test_an_application_goes_on(tmp_path: Path, server: str, said: str) -> None:
         app.process_available()
         page = str(app.ui_address)
         asked = {
-            "metrics": f"http://127.0.0.1:{app._window.metrics_port}/",
+            "metrics": f"http://127.0.0.1:{app._monitoring.metrics_port}/",
             "page": page,
             "health": f"http://127.0.0.1:{app._health.port}/",
         }
@@ -108,7 +108,7 @@ def test_who_asks_nothing_is_parted_from(
         write(tmp_path, "customers", [])
         app.process_available()
         page = int(str(app.ui_address).split(":")[2].partition("/")[0])
-        port = app._window.metrics_port if server == "metrics" else page
+        port = app._monitoring.metrics_port if server == "metrics" else page
         for said in (b"", b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n"):
             with closing(socket.create_connection(("127.0.0.1", int(port or 0)), timeout=5)) as one:
                 one.sendall(said)

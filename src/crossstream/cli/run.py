@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from crossstream.application.inputs import connection_of
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load, settled
 from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals
@@ -25,7 +26,6 @@ from crossstream.jvm import EarlyJvm
 from crossstream.spark import SparkStreams
 from crossstream.spark.errors import is_temporary
 from crossstream.spark.session import SHARED
-from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
 

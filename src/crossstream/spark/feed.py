@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from crossstream.application.lifecycle import raisable
 from crossstream.errors import IncompatibleStateError, SourceError, StateError
-from crossstream.spark.errors import calling_socket, hang_up, raisable
+from crossstream.spark.errors import calling_socket, hang_up
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.manifest import lost
@@ -170,9 +171,6 @@ class Checkpoint:
         Raises `StateError`: CS-701 if files of the checkpoint are missing, or of the log that belong to it;
         `IncompatibleStateError` CS-750 if the sources are others than its own.
         """
-        if not sources:
-            self._check_none_begun(noted)
-            return tuple(noted)
         is_same = not noted or set(sources) == set(noted)
         self._check_commits()
         if self._reached < 0 and not is_same:
@@ -193,16 +191,6 @@ class Checkpoint:
     def _reached(self) -> int:
         """The newest epoch that a batch has taken."""
         return max(self.commit.epoch, -1 if self.begun is None else self.begun.epoch)
-
-    def _check_none_begun(self, noted: Sequence[str]) -> None:
-        if self.begun is not None and self.begun.epoch >= 0:
-            raise IncompatibleStateError(
-                f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
-                + ", ".join(noted),
-                code="CS-750",
-                where={"folder": str(self.folder)},
-                next="start the application once with the sources it had, to finish the batch; then leave them out",
-            )
 
     def _check_commits(self) -> None:
         """An epoch that is done for Spark is not given again: its rows would be passed over."""
