@@ -85,7 +85,7 @@ class LocalRounds:
     def deliver(self, sent: Sent, mark: BatchMark) -> None: ...
 
     def feed(self, state: StateRoot) -> RowFeed:
-        return NoRows()
+        return NoRows(state)
 
     def lost_worker(self, error: Exception) -> str | None:
         return None

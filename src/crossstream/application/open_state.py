@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
-from crossstream.application.rounds import RowFeed
+from crossstream.application.rounds import FRAMES, RowFeed
 from crossstream.config import StreamsConfig
-from crossstream.errors import IncompatibleStateError
 from crossstream.graph.nodes import FrameSource
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
@@ -18,9 +16,6 @@ from crossstream.runtime.rescaling import partitioners
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
 from crossstream.storage.root import StateRoot
-
-FRAMES = "frames"
-"""The folder of the checkpoint that Spark keeps of DataFrame sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +69,11 @@ def claim(
     commit = found.commit or Commit(-1, application.partitions)
     sources = {node.name for node in plan.topology if isinstance(node, FrameSource)}
     repeat = _repeated(log, commit, is_same=sources == set(application.frames))
-    if not sources:
-        _check_none_begun(log.root, repeat, application.frames)
-    order = feed.order(commit, repeat, application.frames) if sources else application.frames
+    order = feed.order(commit, repeat, application.frames)
     if order != application.frames:
         application = structs.replace(application, frames=order)
         log.write_application(application)
     return Claim(application, commit, repeat, wanted)
-
-
-def _check_none_begun(root: StateRoot, begun: BatchEntry | None, noted: Sequence[str]) -> None:
-    """A topology without DataFrame sources cannot repeat a batch that has rows of some."""
-    if begun is not None and begun.epoch >= 0:
-        raise IncompatibleStateError(
-            f"batch {begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
-            + ", ".join(noted),
-            code="CS-750",
-            where={"folder": str(root.here / FRAMES)},
-            next="start the application once with the sources it had, to finish the batch; then leave them out",
-        )
 
 
 def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:

@@ -9,11 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, IncompatibleStateError
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Sent, follows
@@ -22,6 +24,8 @@ from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Batch, Report
 
+FRAMES = "frames"
+"""The folder of the checkpoint that Spark keeps of DataFrame sources."""
 _logger = logging.getLogger("crossstream.spark")
 _PAUSES = (0.0, 1.0, 5.0)
 """Seconds before a batch whose workers ended is run again, each time; after that the application fails."""
@@ -117,10 +121,14 @@ class RowFeed(Protocol):
         """Ends the feed; a micro-batch that runs is interrupted."""
 
 
+@dataclass(frozen=True, slots=True)
 class NoRows:
-    """The feed of an engine that reads topics only."""
+    """The feed of an engine that reads topics only. ``state``: of the application."""
+
+    state: StateRoot
 
     def order(self, commit: Commit, begun: BatchEntry | None, noted: Sequence[str]) -> tuple[str, ...]:
+        check_none_begun(self.state.here / FRAMES, begun, noted)
         return tuple(noted)
 
     def start(self, turns: Turns, order: Sequence[str], *, once: bool) -> bool:
@@ -135,6 +143,18 @@ class NoRows:
         call()
 
     def stop(self) -> None: ...
+
+
+def check_none_begun(folder: Path, begun: BatchEntry | None, noted: Sequence[str]) -> None:
+    """A topology without DataFrame sources cannot repeat a batch that has rows of some: `IncompatibleStateError`."""
+    if begun is not None and begun.epoch >= 0:
+        raise IncompatibleStateError(
+            f"batch {begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
+            + ", ".join(noted),
+            code="CS-750",
+            where={"folder": str(folder)},
+            next="start the application once with the sources it had, to finish the batch; then leave them out",
+        )
 
 
 RunStage = Callable[[bool, Batch], tuple[Report, Sent]]

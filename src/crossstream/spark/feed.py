@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from crossstream.application.lifecycle import raisable
+from crossstream.application.rounds import check_none_begun
 from crossstream.errors import IncompatibleStateError, SourceError, StateError
 from crossstream.spark.errors import calling_socket, hang_up
 from crossstream.spark.frames import LONGEST_PAUSE
@@ -171,6 +172,9 @@ class Checkpoint:
         Raises `StateError`: CS-701 if files of the checkpoint are missing, or of the log that belong to it;
         `IncompatibleStateError` CS-750 if the sources are others than its own.
         """
+        if not sources:
+            check_none_begun(self.folder, self.begun, noted)
+            return tuple(noted)
         is_same = not noted or set(sources) == set(noted)
         self._check_commits()
         if self._reached < 0 and not is_same:

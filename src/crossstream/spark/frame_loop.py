@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crossstream.api.topology import Topology
-from crossstream.application.open_state import FRAMES
-from crossstream.application.rounds import Turns
+from crossstream.application.rounds import FRAMES, Turns
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
 from crossstream.spark.feed import Checkpoint, FrameFeed
