@@ -29,6 +29,7 @@ from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
 from crossstream.lakehouse.delta import DeltaSink
+from crossstream.once import BatchMark
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process
@@ -297,7 +298,7 @@ def test_without_the_mark_results_would_come_twice(
     state = BatchLog(world.state).application()
     assert state is not None
     with monkeypatch.context() as patch:
-        patch.setattr(TransactionPublisher, "_read", lambda self: transactions.Mark(state.state_id, -1))
+        patch.setattr(TransactionPublisher, "_read", lambda self: BatchMark("", "", state.state_id, -1))
         world.run()
     assert world.counts(reader, 4) == [("a", 1), ("a", 1)]
 
@@ -543,7 +544,7 @@ def test_a_note_that_failed_is_not_tried_again_by_the_next_producer(monkeypatch:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         ready()
 
-    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: transactions.Mark(state, -1))
+    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: BatchMark("", "", state, -1))
     monkeypatch.setattr(TransactionPublisher, "_transaction", transaction)
     publisher = TransactionPublisher(KafkaConnection("nowhere"), "app")
     with pytest.raises(cs.StateError, match="full"):

@@ -28,7 +28,7 @@ from crossstream.application import inputs
 from crossstream.application.loop import Loop
 from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, instance
-from crossstream.kafka.instance import Instance, Mark
+from crossstream.kafka.instance import Instance, OwnerMark
 from crossstream.kafka.log import KafkaLog
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
@@ -102,9 +102,9 @@ class World:
     def offsets(self) -> dict[TopicPartition, int]:
         return {place: one.offset for place, one in self.log.committed(self.name, self.places).items()}
 
-    def mark(self, partition: int = 0) -> Mark:
+    def mark(self, partition: int = 0) -> OwnerMark:
         note = self.log.committed(self.name, self.places)[self.places[partition]].note
-        return msgspec.json.decode(note, type=Mark)
+        return msgspec.json.decode(note, type=OwnerMark)
 
 
 def process(running: Loop) -> None:
