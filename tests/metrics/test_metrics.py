@@ -78,7 +78,7 @@ def test_lag_and_the_running_batch_show_while_it_runs(
     def watched(self: LocalRounds, batch: Any, rows: Any) -> Any:
         if not seen:
             write(tmp_path, "orders", [("b", {"customer": "c"}, 2), ("c", {"customer": "c"}, 3)])
-            app._engine.ends = (0.0, {})  # as after a batch of some seconds
+            app._runner.loop.ends = (0.0, {})  # as after a batch of some seconds
             seen.append(scraped(app._monitoring.metrics_port))
         return run(self, batch, rows)
 

@@ -107,13 +107,13 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
     world.create(rows=1, results=1)
     with streams(copied(), world.config(partitions=1)) as app:
         app.start()
-        running = app._engine
+        running = app._runner.loop
         assert running is not None
         with monkeypatch.context() as patch:
             patch.setattr(running.inputs, "reached", interrupting)
             with pytest.raises(KeyboardInterrupt):
                 app.process_available()
-        assert app._life.waiters == 0
+        assert app._runner.life.waiters == 0
         assert app.status == "running"
         world.append("rows", [("a", "0", 0)])
         app.process_available()

@@ -125,7 +125,7 @@ def test_who_waits_for_a_started_application_hears_of_a_pause(world: World) -> N
         append(world, "b")
         waiting = threading.Thread(target=lambda: refused(app))
         waiting.start()
-        wait_for(lambda: app._life.waiters > 0)
+        wait_for(lambda: app._runner.life.waiters > 0)
         app.pause()
         waiting.join(10)
         assert not waiting.is_alive()
@@ -138,7 +138,7 @@ def test_a_pause_is_no_silence(world: World, paused: bool) -> None:
     with streams(loud(), world.config(idle_after="1 hour")) as app:
         app.start()
         app.process_available()
-        engine = app._engine
+        engine = app._runner.loop
         assert engine is not None
         engine._listener.since = before = 7
         if paused:

@@ -63,7 +63,7 @@ class Lifecycle:
         return self._status in statuses
 
     def move(self, status: Status) -> bool:
-        """Changes the status; False where `TRANSITIONS` has no such way: it stays as it is."""
+        """Changes the status; False where `TRANSITIONS` has no such way: the status is unchanged."""
         with self._turn:
             is_legal = status in TRANSITIONS[self._status]
             if is_legal:

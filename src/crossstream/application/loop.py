@@ -16,21 +16,19 @@ from crossstream.application.inputs import TopicInputs, connection_of
 from crossstream.application.lifecycle import Lifecycle
 from crossstream.application.open_state import claim, find
 from crossstream.application.phases import Phases
-from crossstream.application.publishing import Publishing, mark_topic, staging_of
+from crossstream.application.publishing import Publishing, staging_of
 from crossstream.application.rounds import Rounds, run_again
 from crossstream.application.totals import Totals
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSink, FrameSource
-from crossstream.lakehouse.tables import Tables
 from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
-from crossstream.runtime.delivery import Place as DeliveryPlace
 from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.round import Sent
-from crossstream.runtime.worker import Job, delivery_of
+from crossstream.runtime.worker import Job
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
@@ -70,7 +68,7 @@ class Loop:
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
         self.inputs = TopicInputs(plan, config, self.connection, self.log)
-        self._publishing = self._publishing_of(topology)
+        self._publishing = Publishing.of(topology, config, self.connection, self.log, self._staging)
         self._wanted = 1
         self._tasks = 1
         self._on_progress = on_progress
@@ -93,12 +91,6 @@ class Loop:
         self._totals = Totals.of(topology)
         self.is_open = False
         """Whether its state is open, and its topics are found."""
-
-    def _publishing_of(self, topology: Topology) -> Publishing:
-        application, log = self.config.application_id, self.log
-        place = DeliveryPlace(application, log.root, self._staging, lambda: log.assure(0.0))
-        delivery = delivery_of(self.connection, place)
-        return Publishing(delivery, log, mark_topic(topology, self.config), Tables(topology, application))
 
     def open(self) -> None:
         """Locks and checks the state, finds the topics, gives the job to the engine.
@@ -130,16 +122,14 @@ class Loop:
         self._rounds.open()
         self.is_open = True
         self._listener.since = milliseconds()
-        self._tell_start()
+        self._log_start()
 
     def _job(self) -> Job:
-        config = self.config
-        plan, staging = self.plan.shipped(), str(self._staging)
-        return Job(
-            config.application_id, plan, self.state.address, staging, settings_of(config), self.connection
-        )
+        config, folders = self.config, (self.state.address, str(self._staging))
+        settings = settings_of(config)
+        return Job(config.application_id, self.plan.shipped(), *folders, settings, self.connection)
 
-    def _tell_start(self) -> None:
+    def _log_start(self) -> None:
         name, last = self.config.application_id, self._last.id
         after = "without state" if last < 0 else f"after batch {last}"
         _story.info("%s: begins %s, state partitions: %d", name, after, self.partitions)

@@ -41,7 +41,7 @@ FRESH_SECONDS, ASK_SECONDS = 1.0, 2.0
 class Monitoring:
     """Opened by a start, closed by a stop; an application that failed stays visible until it is stopped.
 
-    ``look``: the engine if there is one, the status, and what the application failed with. ``explain``: finds the
+    ``look``: the loop if there is one, the status, and what the application failed with. ``explain``: finds the
     records that made a row, for the page, in so many seconds.
     """
 
@@ -68,7 +68,7 @@ class Monitoring:
         self._last = Live()
         self._was_open = False
 
-    def open(self, engine: Loop) -> None:
+    def open(self, loop: Loop) -> None:
         """Opens what the settings ask for. Raises `ConfigError` CS-201: an extra is missing, a port is taken."""
         config = self._config
         if self._watch is not None:
@@ -76,7 +76,7 @@ class Monitoring:
         if config.metrics_port is None and config.ui_port is None and not is_used():
             return
         watch = self._made()
-        self._last = Live(partitions=engine.partitions)
+        self._last = Live(partitions=loop.partitions)
         if config.metrics_port is not None:
             from crossstream.metrics.prometheus import Endpoint
 
@@ -156,12 +156,12 @@ class Monitoring:
         self._was_open = False
 
     def _live(self) -> Live:
-        engine, status, failure = self._look()
+        loop, status, failure = self._look()
         last = self._last
-        if engine is None or not engine.is_open:
+        if loop is None or not loop.is_open:
             return Live(status, last.partitions, None, last.lag, last.state, failure)
-        lag = self._ends.lag(engine, last.lag)
-        self._last = Live(status, engine.partitions, engine.running, lag, engine.held, failure)
+        lag = self._ends.lag(loop, last.lag)
+        self._last = Live(status, loop.partitions, loop.running, lag, loop.held, failure)
         return self._last
 
 
@@ -174,12 +174,12 @@ class _Ends:
         self._found: Mapping[TopicPartition, int] = {}
         self._lock = threading.Lock()
 
-    def lag(self, engine: Loop, last: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+    def lag(self, loop: Loop, last: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
         """Records that wait, by topic and partition; ``last``: the result if that cannot be known now."""
         try:
-            positions = engine.sources.consumed()
+            positions = loop.sources.consumed()
             with self._lock:
-                ends = self._newest(engine, positions)
+                ends = self._newest(loop, positions)
         except (CrossStreamError, RuntimeError):  # no broker answers; partitions were found meanwhile
             return last
         found: dict[str, dict[int, int]] = {}
@@ -187,15 +187,15 @@ class _Ends:
             found.setdefault(tp.topic, {})[tp.partition] = max(0, ends.get(tp, position) - position)
         return found
 
-    def _newest(self, engine: Loop, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        seen, ends = engine.ends
+    def _newest(self, loop: Loop, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        seen, ends = loop.ends
         now = time.monotonic()
-        if now - seen < FRESH_SECONDS or engine.connection is None:
+        if now - seen < FRESH_SECONDS or loop.connection is None:
             return ends
         if now - self._asked >= ASK_SECONDS:
             self._asked = now
             if self._log is None:
-                self._log = engine.connection.log()
+                self._log = loop.connection.log()
             self._found = self._log.end_offsets(sorted(positions))
         return {tp: max(ends.get(tp, 0), self._found.get(tp, 0)) for tp in positions}
 

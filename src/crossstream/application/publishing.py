@@ -13,7 +13,8 @@ from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
-from crossstream.runtime.delivery import DeliveringConnection, Delivery, nothing
+from crossstream.runtime.delivery import DeliveringConnection, Delivery, Place, nothing
+from crossstream.runtime.worker import delivery_of
 from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
 from crossstream.storage.log_entries import BatchEntry, Commit, Publication, StagedFrame, StagedRows
@@ -36,6 +37,21 @@ class Publishing:
         self.tables = tables
         self.state = ""
         self._rows: tuple[StagedRows, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        topology: Graph,
+        config: StreamsConfig,
+        connection: DeliveringConnection | None,
+        log: BatchLog,
+        staging: Path,
+    ) -> Publishing:
+        """Of an application, whose state has the log. ``staging``: as `staging_of`."""
+        application = config.application_id
+        place = Place(application, log.root, staging, lambda: log.assure(0.0))
+        tables = Tables(topology, application)
+        return cls(delivery_of(connection, place), log, mark_topic(topology, config), tables)
 
     def begin(self, state: str, newest: Commit, *, restarts: bool) -> None:
         """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
