@@ -191,7 +191,7 @@ class Loop:
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
             self.ends = (time.monotonic(), ends)
-            if not self._life.resumed.is_set():
+            if self._life.is_paused:
                 return False  # a pause takes no record that was written after it
             idles = self._repeat is None and not self._life.waiters
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
