@@ -20,6 +20,7 @@ from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
 Guarantee = Literal["at_least_once", "exactly_once"]
+Engine = Literal["spark", "local"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
@@ -102,6 +103,8 @@ class StreamsConfig:
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
     ``state_dir``                where state and progress live: a folder that all workers see, or a URI
                                  (``s3://bucket/promo?region=…``). Default: ``./crossstream-state/<application_id>``
+    ``engine``                   what runs the batches: ``"spark"``, or ``"local"``: this process, without a JVM and
+                                 without DataFrames
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all that wait, also in a batch
@@ -149,6 +152,7 @@ class StreamsConfig:
     bootstrap_servers: str | Sequence[str] | None = None
     topics_dir: str | Path | None = None
     state_dir: str | Path | None = None
+    engine: Engine = "spark"
     partitions: int | None = None
     trigger: Duration | None = None
     max_records_per_batch: int | None = None
@@ -295,6 +299,7 @@ class StreamsConfig:
             check_most_partitions(self.partitions)
 
     def _check_choices(self) -> None:
+        _check_choice("engine", self.engine, get_args(Engine))
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))

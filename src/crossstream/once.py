@@ -14,6 +14,8 @@ from functools import wraps
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+import msgspec
+
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 
@@ -38,6 +40,34 @@ class BatchMark:
     def writer(self) -> str:
         """Application and sink: what one mark is kept for."""
         return f"{self.application}/{self.sink}"
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """What is noted of a mark where one place belongs to one writer."""
+
+    state: str
+    batch: int
+
+
+_DECODER = msgspec.json.Decoder(_Noted)
+
+
+def mark_as_text(mark: BatchMark) -> str:
+    """State and batch of a mark as JSON, for a place that belongs to its writer.
+
+    >>> mark_as_text(BatchMark("shop", "orders", "5f0c", 7))
+    '{"state":"5f0c","batch":7}'
+    """
+    return msgspec.json.encode(_Noted(mark.state, mark.batch)).decode()
+
+
+def mark_of_text(text: str, application: str, sink: str) -> BatchMark | None:
+    """The mark that a writer has noted as `mark_as_text`; None for any other text."""
+    try:
+        noted = _DECODER.decode(text)
+    except msgspec.MsgspecError:
+        return None
+    return BatchMark(application, sink, noted.state, noted.batch)
 
 
 Connect: TypeAlias = Callable[[], Any]

@@ -111,10 +111,11 @@ def say_steps(longest: float) -> None:
 def ignore_the_mark() -> None:
     """Results of a batch are written again, whether they are there or not."""
     from crossstream.kafka import transactions
+    from crossstream.once import BatchMark
 
     def unknown(method: Any, publisher: Any, state: str) -> Any:
         method(publisher, state)
-        return transactions.Mark(state, -1)
+        return BatchMark(publisher.application, "", state, -1)
 
     wrap(transactions.TransactionPublisher, "_ready", unknown)
 

@@ -15,7 +15,7 @@ import pytest
 import crossstream as cs
 from crossstream.filetopics import FilePublisher
 from crossstream.filetopics.partition_log import Appender
-from crossstream.spark.job import SparkRounds
+from crossstream.spark.rounds import SparkRounds
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest

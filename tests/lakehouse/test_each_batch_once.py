@@ -13,10 +13,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.publishing import Publishing
 from crossstream.lakehouse.delta import DeltaSink
 from crossstream.lakehouse.iceberg import IcebergSink
 from crossstream.lakehouse.tables import Tables
-from crossstream.spark.publishing import Publishing
 from crossstream.storage import lease as leases
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before

@@ -13,8 +13,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.catalog.planners import plan_topology
 from crossstream.planning.plan import KEY_VALUE, StoreDef
-from crossstream.spark import worker as memory
-from crossstream.spark.worker import Job, opened
+from crossstream.runtime.worker import Job
+from crossstream.spark import resident as memory
+from crossstream.spark.worker import opened
 from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, StoreUpdate, Version

@@ -114,6 +114,7 @@ def _run(commands: Commands) -> None:
         settings,
         ("--application-id", "ID", str, "default: the name of the file"),
         ("--state-dir", "DIR", some, "folder or URI; default: ./crossstream-state/ID"),
+        ("--engine", "spark|local", None, "what runs the batches; local: this process; default: spark"),
         ("--partitions", "N", positive, "state partitions"),
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crossstream.application.open_state import check_fit, wanted_of
 from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load, settled
@@ -18,7 +19,6 @@ from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.query.files import application_of
 from crossstream.query.text import to_json
-from crossstream.spark.claim import check_fit, wanted_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit
 

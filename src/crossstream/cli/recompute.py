@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from crossstream.application.inputs import connection_of
 from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
@@ -21,7 +22,6 @@ from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
 from crossstream.recompute.why import why as find_why
 from crossstream.serdes.windowed import Windowed
-from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Settings, settings_of

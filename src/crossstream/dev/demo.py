@@ -83,8 +83,8 @@ def running_market(
     debug: bool,
 ) -> Iterator[Market]:
     """The demo's application, started on empty topics; ``show`` gets what its functions print."""
+    from crossstream.application.inputs import connection_of
     from crossstream.spark import SparkStreams
-    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None

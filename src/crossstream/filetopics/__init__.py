@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +18,9 @@ from crossstream.filetopics.partition_log import appending
 from crossstream.filetopics.topics import STAGED, FileRangeReader, FileTopicLog, TopicFolders
 from crossstream.filetopics.writer import FilePublisher, FileRecordWriter, Staged, StagingWriter
 from crossstream.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.runtime.delivery import Delivery, Place
 
 __all__ = [
     "FilePublisher",
@@ -81,6 +85,12 @@ class FileTopics:
     def publisher(self) -> FilePublisher:
         """Appends what was staged to its topics."""
         return FilePublisher(self._root, self.segment_bytes, self.durable)
+
+    def delivery(self, place: Place) -> Delivery:
+        """Results are staged in files, and appended when their batch has run."""
+        from crossstream.filetopics.delivery import StagedFiles
+
+        return StagedFiles(place, self.staging_writer, self.publisher)
 
     @property
     def _root(self) -> Path:

@@ -27,7 +27,6 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -38,6 +37,7 @@ from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, logger, open_committer
 from crossstream.kafka.producer import BY_KEY, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
+from crossstream.once import BatchMark, mark_as_text, mark_of_text
 from crossstream.storage.files import BufferList, Storage
 from crossstream.storage.log_entries import StagedFrame
 from crossstream.storage.manifest import staged_name
@@ -103,16 +103,6 @@ class StagingWriter:
             rows = sum(batch.num_rows for batch in batches)
             self.staged.append((name, topic, BY_KEY, rows, b""))
         self._held, self._bytes = {}, 0
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """Which batch of which state was published last; the metadata of an offset."""
-
-    state: str
-    batch: int
-
-
-_DECODER = msgspec.json.Decoder(Mark)
 
 
 class _Writer(KafkaWriter):
@@ -218,7 +208,7 @@ class TransactionPublisher:
     owns: Callable[[], None] = lambda: None
     _writer: _Writer | None = None
     _group: Consumer | None = None
-    _known: Mark | None = None
+    _known: BatchMark | None = None
     _topic: str = ""
     _open: Producer | None = None
 
@@ -236,7 +226,7 @@ class TransactionPublisher:
             if mark is not None and mark.state == state and mark.batch > newest and not restarts:
                 raise _older(self.application, newest, mark.batch)
             if mark is None or mark.state != state or mark.batch != newest:
-                self._transaction(Mark(state, newest), ())
+                self._transaction(self._mark(state, newest), ())
 
         self._attempt(once)
 
@@ -264,7 +254,7 @@ class TransactionPublisher:
                 if mark is None or mark.state != state:
                     raise _lost(self.application, topic, batch)
                 if mark.batch < batch:
-                    self._transaction(Mark(state, batch), staged, read, noted.result)
+                    self._transaction(self._mark(state, batch), staged, read, noted.result)
                 noted.result()
 
             self._attempt(once)
@@ -298,7 +288,7 @@ class TransactionPublisher:
                 logger.warning("a transaction is in doubt, and another producer takes over: %s", error.str())
                 sleep(RETRY_SECONDS)
 
-    def _ready(self, state: str) -> Mark | None:
+    def _ready(self, state: str) -> BatchMark | None:
         """The mark, read again by each producer; None: there is none."""
         if self._writer is None:
             self._writer = _Writer(self.connection, f"{self.application}-0", self.owns)
@@ -307,17 +297,18 @@ class TransactionPublisher:
             self._known = self._read()
         return self._known
 
-    def _read(self) -> Mark | None:
+    def _read(self) -> BatchMark | None:
         wanted = [KafkaPartition(self._topic, 0)]
         [found] = self._committer().committed(wanted, timeout=answer_seconds(self.connection))
         if found.error is not None:
             raise KafkaException(found.error)
         if found.offset == OFFSET_INVALID:
             return None
-        try:
-            return _DECODER.decode(found.metadata or "")
-        except msgspec.MsgspecError:
-            return None
+        return mark_of_text(found.metadata or "", self.application, "")
+
+    def _mark(self, state: str, batch: int) -> BatchMark:
+        """The mark of a batch: one for all sinks of the application."""
+        return BatchMark(self.application, "", state, batch)
 
     def _committer(self) -> Consumer:
         if self._group is None:
@@ -327,7 +318,7 @@ class TransactionPublisher:
 
     def _transaction(
         self,
-        mark: Mark,
+        mark: BatchMark,
         staged: Sequence[StagedFrame],
         read: Callable[[str], pa.Buffer] | None = None,
         ready: Callable[[], object] = lambda: None,
@@ -342,7 +333,7 @@ class TransactionPublisher:
             assert read is not None
             for records in pa.ipc.open_stream(read(name)):
                 self._writer.write(topic, records, records.column(PARTITION).to_pylist())
-        offsets = [KafkaPartition(self._topic, 0, 0, msgspec.json.encode(mark).decode())]
+        offsets = [KafkaPartition(self._topic, 0, 0, mark_as_text(mark))]
         try:
             self._writer.store()
             group = self._committer().consumer_group_metadata()

@@ -89,17 +89,6 @@ def _is_writable(error: BaseException) -> bool:
     return all(line == utf8_safe(line) for line in lines)
 
 
-def raisable(error: BaseException) -> Exception:
-    """The error of a thread for others to raise: sys.exit() would end it in silence."""
-    if isinstance(error, Exception):
-        return error
-    return ProcessingError(
-        f"a function that the application calls in a thread of its own raised {type_and_text(error)}",
-        code="CS-591",
-        next="call stop() where the application was started; in a function or a listener raise an error instead",
-    )
-
-
 def unpacked(error: Exception, token: str) -> CrossStreamError:
     """What a worker of the run with this ``token`` raised.
 

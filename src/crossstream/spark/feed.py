@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from crossstream.application.lifecycle import raisable
+from crossstream.application.rounds import check_none_begun
 from crossstream.errors import CrossStreamError, IncompatibleStateError, SourceError
-from crossstream.spark.errors import calling_socket, hang_up, raisable
+from crossstream.spark.errors import calling_socket, hang_up
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.manifest import lost
@@ -171,7 +173,7 @@ class Checkpoint:
         `IncompatibleStateError` CS-750 if the sources are others than its own.
         """
         if not sources:
-            self._check_none_begun(noted)
+            check_none_begun(self.folder, self.begun, noted)
             return tuple(noted)
         is_same = not noted or set(sources) == set(noted)
         self._check_commits()
@@ -193,16 +195,6 @@ class Checkpoint:
     def _reached(self) -> int:
         """The newest epoch that a batch has taken."""
         return max(self.commit.epoch, -1 if self.begun is None else self.begun.epoch)
-
-    def _check_none_begun(self, noted: Sequence[str]) -> None:
-        if self.begun is not None and self.begun.epoch >= 0:
-            raise IncompatibleStateError(
-                f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
-                + ", ".join(noted),
-                code="CS-750",
-                where={"folder": str(self.folder)},
-                next="start the application once with the sources it had, to finish the batch; then leave them out",
-            )
 
     def _check_commits(self) -> None:
         """An epoch that is done for Spark is not given again: its rows would be passed over."""

@@ -214,11 +214,6 @@ class FrameInput:
                 yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def frame_names(topology: Graph) -> tuple[str, ...]:
-    """The DataFrame sources, in the order of their ranks."""
-    return tuple(node.name for node in topology if isinstance(node, FrameSource))
-
-
 def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, SourceRange]:
     """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
     first = FRAME_RANK + share * len(names)

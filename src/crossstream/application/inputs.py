@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
+from crossstream.application.open_state import Found
 from crossstream.config import BROKER_PATIENCE, DeadLetter, StreamsConfig
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
+from crossstream.runtime.delivery import DeliveringConnection
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import SourcePlanner, copied
-from crossstream.spark.claim import Found
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import (
     Application,
@@ -40,7 +41,7 @@ REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
 
 
-class Inputs:
+class TopicInputs:
     """The topics of an application, through a connection of its thread; `planner` says what a batch reads of them."""
 
     planner: SourcePlanner
@@ -237,7 +238,7 @@ def first_patience(config: StreamsConfig) -> str | None:
     return None if config.servers is None or is_set else FIRST_PATIENCE
 
 
-def connection_of(config: StreamsConfig) -> TopicConnection | None:
+def connection_of(config: StreamsConfig) -> DeliveringConnection | None:
     """Where the topics of an application live; None: it reads DataFrames only."""
     if config.servers is not None:
         from crossstream.kafka import KafkaConnection, TransactionalKafka

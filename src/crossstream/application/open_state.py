@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 
 from msgspec import structs
 
+from crossstream.application.rounds import FRAMES, RowFeed
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
 from crossstream.runtime.rescaling import partitioners
-from crossstream.spark.feed import Checkpoint
-from crossstream.spark.frames import read_by
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
 from crossstream.storage.root import StateRoot
@@ -57,23 +55,21 @@ def find(log: BatchLog, plan: Plan, config: StreamsConfig) -> Found:
 
 
 def claim(
-    log: BatchLog, plan: Plan, config: StreamsConfig, found: Found, checkpoint: Path, parallelism: int
+    log: BatchLog, plan: Plan, config: StreamsConfig, found: Found, feed: RowFeed, parallelism: int
 ) -> Claim:
-    """Notes whose state this is, and the order of the DataFrame sources.
+    """Notes whose state this is, and the order of the DataFrame sources, which ``feed`` knows.
 
-    Raises `StateError` and `IncompatibleStateError` where Spark's ``checkpoint`` is another's, or lacks files.
+    Raises `StateError` and `IncompatibleStateError` where the checkpoint of the feed is another's, or lacks files.
     """
+    log.root.storage(FRAMES)  # refuses a link
     had = None if found.application is None else (found.commit or found.application).partitions
     wanted = config.partitions or had or parallelism
     application = wanted_of(plan, config, found.application, had or wanted)
     log.write_application(application)
     commit = found.commit or Commit(-1, application.partitions)
-    frames = plan.topology.frames
-    sources = {
-        node.name: read_by(frames[node.name]) for node in plan.topology if isinstance(node, FrameSource)
-    }
-    repeat = _repeated(log, commit, is_same=set(sources) == set(application.frames))
-    order = Checkpoint(checkpoint, commit, repeat).order(sources, application.frames)
+    sources = {node.name for node in plan.topology if isinstance(node, FrameSource)}
+    repeat = _repeated(log, commit, is_same=sources == set(application.frames))
+    order = feed.order(commit, repeat, application.frames)
     if order != application.frames:
         application = structs.replace(application, frames=order)
         log.write_application(application)

@@ -5,59 +5,58 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
+from crossstream.application.inputs import named_topics
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError
-from crossstream.filetopics import Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
-from crossstream.spark.topics import named_topics
+from crossstream.runtime.delivery import DeliveringConnection, Delivery, Place, nothing
+from crossstream.runtime.worker import delivery_of
 from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
-from crossstream.storage.log_entries import (
-    BatchEntry,
-    Commit,
-    Publication,
-    StagedFrame,
-    StagedRows,
-)
+from crossstream.storage.log_entries import BatchEntry, Commit, Publication, StagedFrame, StagedRows
 from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Report
-from crossstream.topics import TopicConnection, TopicPartition
 
 
 class Publishing:
     """Publishes staged records when their batch has run, each once: to file topics, in a transaction, in tables.
 
-    ``publisher``: of file topics, ``transactions``: of Kafka; None where sinks write by themselves. ``staging``: the
-    folder of the files. ``mark``: the topic that has the mark of the transactions. ``tables``: of Delta and Iceberg.
+    ``delivery``: how records reach the topics. ``mark``: the topic that has the mark of the transactions. ``tables``:
+    of Delta and Iceberg.
     """
 
-    def __init__(
-        self, connection: TopicConnection | None, staging: Path, log: BatchLog, mark: str, tables: Tables
-    ) -> None:
-        self.publisher: Any = None
-        self.transactions: Any = None
-        if connection is not None and hasattr(connection, "publisher"):
-            self.publisher = connection.publisher()
-        if connection is not None and hasattr(connection, "transactions"):
-            self.transactions = connection.transactions(partial(log.assure, 0.0))
-        self.staging = staging
+    def __init__(self, delivery: Delivery, log: BatchLog, mark: str, tables: Tables) -> None:
+        self.delivery = delivery
         self.log = log
         self.mark = mark
         self.tables = tables
         self.state = ""
         self._rows: tuple[StagedRows, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        topology: Graph,
+        config: StreamsConfig,
+        connection: DeliveringConnection | None,
+        log: BatchLog,
+        staging: Path,
+    ) -> Publishing:
+        """Of an application, whose state has the log. ``staging``: as `staging_of`."""
+        application = config.application_id
+        place = Place(application, log.root, staging, lambda: log.assure(0.0))
+        tables = Tables(topology, application)
+        return cls(delivery_of(connection, place), log, mark_topic(topology, config), tables)
+
     def begin(self, state: str, newest: Commit, *, restarts: bool) -> None:
         """Before the first batch. ``state``: its id; ``newest``: its last batch; ``restarts``: it may be older."""
         self.state = state
-        if self.transactions is not None and self.mark:
-            self.transactions.begin(self.mark, state, newest.id, restarts=restarts)
+        self.delivery.begin(self.mark, state, newest.id, restarts=restarts)
         self.tables.begin(state, newest.id, {} if restarts else newest.tables, restarts=restarts)
 
     def publish(
@@ -78,17 +77,13 @@ class Publishing:
         if not report.staged and not self._rows:
             return commit
         staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
-        held = [frame[0] for frame in staged] if self.transactions is not None else []
+        held = self.delivery.kept(staged)
         self.log.settle(f"{STAGED}/{name}" for name in [*held, *(name for name, _ in self._rows)])
         # Functions may give other values, and Spark split its rows otherwise, if the batch ran again.
         publication = Publication(commit, staged, self.mark, self._rows)
-        note = partial(self.log.write_publication, entry, publication)
-        if held:
-            self._append(entry, publication, note)
-            return commit
-        if entry.epoch >= 0 or self._rows:
-            note()
-        self._append(entry, publication)
+        is_noted = bool(held or self._rows) or entry.epoch >= 0
+        note = partial(self.log.write_publication, entry, publication) if is_noted else nothing
+        self._append(entry, publication, note)
         return commit
 
     def finish_last(self, application_id: str, *, restarts: bool) -> None:
@@ -101,7 +96,7 @@ class Publishing:
         publication = None if entry is None else entry.publication
         if entry is None or publication is None:
             return
-        if publication.staged and self.publisher is None and self.transactions is None:
+        if publication.staged and not self.delivery.is_staged:
             return
         self.state = found.state_id
         self.log.repeat_batch(entry)
@@ -113,19 +108,14 @@ class Publishing:
 
     def forget(self, staged: Iterable[StagedFrame]) -> None:
         """Removes the files of a batch that is committed."""
-        rows, self._rows = [f"{STAGED}/{name}" for name, _ in self._rows], ()
-        if self.transactions is not None:
-            rows += [f"{STAGED}/{frame[0]}" for frame in staged]
-        else:
-            for path, *_ in staged:
-                Path(path).unlink(missing_ok=True)
-        if rows:
-            self.log.root.discard(rows, ())
+        names, self._rows = [name for name, _ in self._rows], ()
+        names += self.delivery.kept(staged)
+        self.delivery.forget(staged)
+        if names:
+            self.log.root.discard([f"{STAGED}/{name}" for name in names], ())
 
     def close(self) -> None:
-        for one in (self.publisher, self.transactions):
-            if one is not None:
-                one.close()
+        self.delivery.close()
         self.tables.close()
 
     def _stage(self, entry: BatchEntry, sent: Mapping[str, list[bytes]]) -> tuple[StagedRows, ...]:
@@ -139,34 +129,24 @@ class Publishing:
         return tuple(names)
 
     def _append(
-        self, entry: BatchEntry, publication: Publication, note: Callable[[], None] = lambda: None
+        self, entry: BatchEntry, publication: Publication, note: Callable[[], None] = nothing
     ) -> None:
-        """Publishes what is not there yet; in file topics an earlier attempt's is after ``entry.sinks``.
-
-        ``note``: what a transaction does before it is committed.
-        """
-        read, staged = partial(checked_staged, self.log.root.storage(STAGED)), publication.staged
-        if staged and self.transactions is not None:
-            self.transactions.publish(publication.mark, self.state, entry.id, staged, read, note)
-        elif staged:
-            since = {
-                TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)
-            }
-            frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
-            self.publisher.publish(frames, since)
+        """Publishes what is not there yet. ``note``: notes the batch, before anything of it can be seen."""
+        self.delivery.publish(entry, publication, self.state, note)
+        read = partial(checked_staged, self.log.root.storage(STAGED))
         for name, sink in publication.tables:
             self.tables.write(sink, unstaged_rows(read(name)), entry.id, self.state)
 
 
-def staging_of(connection: TopicConnection | None, state: StateRoot) -> Path:
+def staging_of(connection: DeliveringConnection | None, state: StateRoot) -> Path:
     """Where records for file topics wait for their batch: with local state, else with the topics.
 
     All workers see both; what is on this machine of remote state they do not.
     """
-    if state.is_remote and connection is not None and hasattr(connection, "staging_folder"):
-        folder: Path = connection.staging_folder(state.here.name)
-        return folder
-    return state.here / "staged"
+    beside = (
+        connection.staging_folder(state.here.name) if state.is_remote and connection is not None else None
+    )
+    return beside or state.here / "staged"
 
 
 def mark_topic(topology: Graph, config: StreamsConfig) -> str:

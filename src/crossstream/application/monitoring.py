@@ -1,26 +1,23 @@
-"""What an application opens to be watched: metrics, telemetry, the page, and answers for a service manager.
+"""What an application opens to be watched: metrics, telemetry, the page.
 
 Only what is asked for is imported.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from crossstream.api.topology import Topology
 from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
 from crossstream.metrics.observation import Progress
 from crossstream.metrics.opentelemetry import is_used
-from crossstream.metrics.serving import SmallServer
 from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
 from crossstream.query.files import open_own
@@ -29,10 +26,10 @@ from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicLog, TopicPartition
 
 if TYPE_CHECKING:
+    from crossstream.application.loop import Loop
     from crossstream.metrics.opentelemetry import Telemetry
     from crossstream.metrics.prometheus import Endpoint
     from crossstream.recompute.reason import Why
-    from crossstream.spark.driver import Engine
     from crossstream.ui.server import Page
 
 logger = logging.getLogger("crossstream.ui")
@@ -41,10 +38,10 @@ FRESH_SECONDS, ASK_SECONDS = 1.0, 2.0
 """The end offsets that the application itself saw are used for so long; then others are asked for, so often."""
 
 
-class Window:
+class Monitoring:
     """Opened by a start, closed by a stop; an application that failed stays visible until it is stopped.
 
-    ``look``: the engine if there is one, the status, and what the application failed with. ``explain``: finds the
+    ``look``: the loop if there is one, the status, and what the application failed with. ``explain``: finds the
     records that made a row, for the page, in so many seconds.
     """
 
@@ -54,7 +51,7 @@ class Window:
         plan: Plan,
         config: StreamsConfig,
         state: StateRoot,
-        look: Callable[[], tuple[Engine | None, str, str | None]],
+        look: Callable[[], tuple[Loop | None, str, str | None]],
         explain: Callable[[str, Any, int | None, float | None], Why],
     ) -> None:
         self._explain = explain
@@ -71,7 +68,7 @@ class Window:
         self._last = Live()
         self._was_open = False
 
-    def open(self, engine: Engine) -> None:
+    def open(self, loop: Loop) -> None:
         """Opens what the settings ask for. Raises `ConfigError` CS-201: an extra is missing, a port is taken."""
         config = self._config
         if self._watch is not None:
@@ -79,7 +76,7 @@ class Window:
         if config.metrics_port is None and config.ui_port is None and not is_used():
             return
         watch = self._made()
-        self._last = Live(partitions=engine.partitions)
+        self._last = Live(partitions=loop.partitions)
         if config.metrics_port is not None:
             from crossstream.metrics.prometheus import Endpoint
 
@@ -159,12 +156,12 @@ class Window:
         self._was_open = False
 
     def _live(self) -> Live:
-        engine, status, failure = self._look()
+        loop, status, failure = self._look()
         last = self._last
-        if engine is None or not engine.is_open:
+        if loop is None or not loop.is_open:
             return Live(status, last.partitions, None, last.lag, last.state, failure)
-        lag = self._ends.lag(engine, last.lag)
-        self._last = Live(status, engine.partitions, engine.running, lag, engine.held, failure)
+        lag = self._ends.lag(loop, last.lag)
+        self._last = Live(status, loop.partitions, loop.running, lag, loop.held, failure)
         return self._last
 
 
@@ -177,12 +174,12 @@ class _Ends:
         self._found: Mapping[TopicPartition, int] = {}
         self._lock = threading.Lock()
 
-    def lag(self, engine: Engine, last: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+    def lag(self, loop: Loop, last: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
         """Records that wait, by topic and partition; ``last``: the result if that cannot be known now."""
         try:
-            positions = engine.sources.consumed()
+            positions = loop.sources.consumed()
             with self._lock:
-                ends = self._newest(engine, positions)
+                ends = self._newest(loop, positions)
         except (CrossStreamError, RuntimeError):  # no broker answers; partitions were found meanwhile
             return last
         found: dict[str, dict[int, int]] = {}
@@ -190,17 +187,15 @@ class _Ends:
             found.setdefault(tp.topic, {})[tp.partition] = max(0, ends.get(tp, position) - position)
         return found
 
-    def _newest(
-        self, engine: Engine, positions: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, int]:
-        seen, ends = engine.ends
+    def _newest(self, loop: Loop, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        seen, ends = loop.ends
         now = time.monotonic()
-        if now - seen < FRESH_SECONDS or engine.connection is None:
+        if now - seen < FRESH_SECONDS or loop.connection is None:
             return ends
         if now - self._asked >= ASK_SECONDS:
             self._asked = now
             if self._log is None:
-                self._log = engine.connection.log()
+                self._log = loop.connection.log()
             self._found = self._log.end_offsets(sorted(positions))
         return {tp: max(ends.get(tp, 0), self._found.get(tp, 0)) for tp in positions}
 
@@ -210,100 +205,3 @@ class _Ends:
         if log is not None:
             with suppress(CrossStreamError):
                 log.close()
-
-
-class Health:
-    """What the application is doing, as its threads say; a server answers from `open` to `close`.
-
-    GET /health: 200 while the batches come and go; 503 when the application has failed, or one step takes longer than
-    it may. GET /ready: 200 when the state is open and the first batch is done, or nothing waits for one; 503 before,
-    and when it ends.
-
-    ``patience``: seconds that a start, or a look for records with its batch, may take.
-    """
-
-    def __init__(self, host: str, port: int | None, patience: float) -> None:
-        self._address = None if port is None else (host, port)
-        self._patience = patience
-        self._server: SmallServer | None = None
-        self._step = "created"
-        self._since: float | None = None
-        self._error: str | None = None
-        self._is_ready = False
-
-    @property
-    def port(self) -> int | None:
-        """Where it listens: another one than asked for, if that was 0."""
-        return None if self._server is None else self._server.port
-
-    def open(self) -> None:
-        """Begins to answer, if a port was set. Raises `ConfigError` CS-201 if that is not free."""
-        self._error, self._is_ready = None, False
-        if self._address is None or self._server is not None:
-            return
-        try:
-            self._server = SmallServer(*self._address, _handler(self))
-        except (OSError, OverflowError) as error:
-            host, port = self._address
-            raise ConfigError(
-                f"health_port cannot be opened: {error}",
-                code="CS-201",
-                where={"address": f"{host}:{port}"},
-                next="give a port that is free and an address of this machine; 0 takes any free port",
-            ) from error
-        self._server.begin("crossstream health")
-
-    def close(self) -> None:
-        self._is_ready = False
-        server, self._server = self._server, None
-        if server is not None:
-            server.end()
-
-    def begin(self, step: str) -> None:
-        """A step begins that may get stuck."""
-        self._step, self._since = step, time.monotonic()
-
-    def rest(self, step: str, *, ready: bool = True) -> None:
-        """Nothing runs: the application waits, for as long as it likes."""
-        self._step, self._since, self._is_ready = step, None, ready
-
-    def fail(self, error: Exception) -> None:
-        """The application has ended with an error."""
-        code = getattr(error, "code", None)
-        self._step, self._error = "failed", f"{type(error).__name__} {code}" if code else type(error).__name__
-
-    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        """The status and the body of an answer."""
-        since = self._since
-        seconds = 0.0 if since is None else time.monotonic() - since
-        said: dict[str, Any] = {"doing": self._step, "seconds": round(seconds, 3)}
-        reason = None
-        if self._error is not None:
-            reason = f"the application has failed: {self._error}"
-        elif path == "/health" and seconds > self._patience:
-            reason = f"{self._step} takes longer than {self._patience:g} seconds"
-        elif path == "/ready" and not self._is_ready:
-            reason = f"not ready: {self._step}"
-        elif path not in ("/health", "/ready"):
-            return 404, {"reason": "ask for /health or /ready"}
-        return (
-            (200, {"ok": True, **said}) if reason is None else (503, {"ok": False, "reason": reason, **said})
-        )
-
-
-def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = health.answer(self.path.partition("?")[0])
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            """Keeps quiet: probes come every few seconds."""
-
-    return Handler
