@@ -7,7 +7,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
 from crossstream.metrics.serving import SmallServer
 
 
@@ -44,12 +44,9 @@ class Health:
             self._server = SmallServer(*self._address, _handler(self))
         except (OSError, OverflowError) as error:
             host, port = self._address
-            raise ConfigError(
-                f"health_port cannot be opened: {error}",
-                code="CS-201",
-                where={"address": f"{host}:{port}"},
-                next="give a port that is free and an address of this machine; 0 takes any free port",
-            ) from error
+            what = f"health_port cannot be opened: {error}"
+            step = "give a port that is free and an address of this machine; 0 takes any free port"
+            raise refuse("CS-201", what, step, address=f"{host}:{port}") from error
         self._server.begin("crossstream health")
 
     def close(self) -> None:

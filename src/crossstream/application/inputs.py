@@ -15,7 +15,8 @@ from msgspec import structs
 from crossstream.application.open_state import Found
 from crossstream.config import BROKER_PATIENCE, DeadLetter, StreamsConfig
 from crossstream.durations import to_milliseconds
-from crossstream.errors import ConfigError, SinkError, SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
@@ -68,12 +69,9 @@ class TopicInputs:
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         if self.topics is None:
-            if any(isinstance(node, Source | Sink) for node in self._topology):
-                raise ConfigError(
-                    "neither bootstrap_servers nor topics_dir is set",
-                    code="CS-203",
-                    next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
-                )
+            if any(self._topology.each(Source)) or any(self._topology.each(Sink)):
+                step = "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
+                raise refuse("CS-203", "neither bootstrap_servers nor topics_dir is set", step)
             return
         known = self._known(self.topics, found)
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
@@ -262,19 +260,16 @@ def check_written(topology: Graph, config: StreamsConfig, log: TopicLog, known: 
         return
     for topic, where in named_topics(topology, config):
         if topic not in known and not _is_there(log, topic):
-            raise SinkError(
-                f"the topic {topic!r} to write to does not exist, or the user may not see it",
-                code="CS-652",
-                where=where,
-                next="create it, or correct the name; `crossstream topics list` shows what is there",
-            )
+            what = f"the topic {topic!r} to write to does not exist, or the user may not see it"
+            step = "create it, or correct the name; `crossstream topics list` shows what is there"
+            raise refuse("CS-652", what, step, **where)
 
 
 def named_topics(topology: Graph, config: StreamsConfig) -> Iterator[tuple[str, dict[str, str | None]]]:
     """The topics that are written to, as far as it is known before any record; and what names each."""
-    for node in topology:
-        if isinstance(node, Sink) and node.topic is not None:
-            yield node.topic, node.where
+    for sink in topology.each(Sink):
+        if sink.topic is not None:
+            yield sink.topic, sink.where
     for setting in ("deserialization_errors", "processing_errors"):
         policy = getattr(config, setting)
         if isinstance(policy, DeadLetter):
@@ -303,6 +298,6 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
 
 def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -> list[str]:
     """Those of the ``known`` topics that sinks and dead letters may go to."""
-    if any(isinstance(node, Sink) and node.topic is None for node in topology):
+    if any(sink.topic is None for sink in topology.each(Sink)):
         return sorted(known)
     return sorted(known.keys() & {topic for topic, _ in named_topics(topology, config)})

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Literal
 
-from crossstream.errors import ProcessingError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import type_and_text
 
 Status = Literal["created", "running", "paused", "stopping", "stopped", "failed"]
 
@@ -141,8 +142,6 @@ def raisable(error: BaseException) -> Exception:
     """The error of a thread for others to raise: sys.exit() would end it in silence."""
     if isinstance(error, Exception):
         return error
-    return ProcessingError(
-        f"a function that the application calls in a thread of its own raised {type_and_text(error)}",
-        code="CS-591",
-        next="call stop() where the application was started; in a function or a listener raise an error instead",
-    )
+    what = f"a function that the application calls in a thread of its own raised {type_and_text(error)}"
+    step = "call stop() where the application was started; in a function or a listener raise an error instead"
+    return refuse("CS-591", what, step)

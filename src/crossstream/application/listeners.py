@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crossstream.errors import ConfigError, ProcessingError, caller_location, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location, type_and_text
 from crossstream.metrics.observation import Progress
 from crossstream.signatures import deferred_kind, fits_call
 
@@ -13,12 +14,8 @@ def check_listener(listener: Callable[[Progress], None]) -> None:
     """Raises `ConfigError` CS-201 if it cannot be called with a `Progress`."""
     fault = _fault(listener)
     if fault is not None:
-        raise ConfigError(
-            f"a listener for progress is {fault}",
-            code="CS-201",
-            where=caller_location(),
-            next="pass a function, such as lambda progress: …",
-        )
+        what = f"a listener for progress is {fault}"
+        raise refuse("CS-201", what, "pass a function, such as lambda progress: …", **caller_location())
 
 
 def _fault(listener: object) -> str | None:
@@ -36,9 +33,6 @@ def call_listener(listener: Callable[[Progress], None], progress: Progress) -> N
     try:
         listener(progress)
     except Exception as error:
-        raise ProcessingError(
-            f"a listener for progress raised {type_and_text(error)}",
-            code="CS-591",
-            where={"batch": progress.batch},
-            next="fix the listener; the batch itself is committed",
-        ) from error
+        what = f"a listener for progress raised {type_and_text(error)}"
+        step = "fix the listener; the batch itself is committed"
+        raise refuse("CS-591", what, step, batch=progress.batch) from error

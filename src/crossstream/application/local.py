@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crossstream.application.rounds import NoRows, RowFeed, run_stages
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.machine import cores
 from crossstream.once import BatchMark
@@ -94,7 +95,7 @@ class LocalRounds:
         if isinstance(error, CrossStreamError):
             return error
         what = f"a batch could not be run: {type_and_text(error)}"
-        return ProcessingError(what, code="CS-590", next="see the cause below")
+        return refuse("CS-590", what, "see the cause below")
 
     def close(self) -> None:
         state, self._state = self._state, None
@@ -127,9 +128,10 @@ def check_local(topology: Graph) -> None:
             what = (
                 "reads a DataFrame" if isinstance(node, FrameSource) else "calls a function with DataFrames"
             )
-            raise ConfigError(
+            raise refuse(
+                "CS-201",
                 f'{node.name} {what}, and engine="local" has none',
-                code="CS-201",
-                where={**node.where, "setting": "engine"},
-                next='read and write topics or tables instead, or leave engine out: "spark"',
+                'read and write topics or tables instead, or leave engine out: "spark"',
+                **node.where,
+                setting="engine",
             )

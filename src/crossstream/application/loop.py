@@ -333,7 +333,7 @@ class Loop:
 
     def _deliver(self, entry: BatchEntry, sent: Sent, phases: Phases) -> None:
         """Calls the functions of the user that get each batch as a DataFrame."""
-        if any(isinstance(node, FrameSink) and node.function is not None for node in self.topology):
+        if any(sink.function is not None for sink in self.topology.each(FrameSink)):
             mark = BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
             self._rounds.deliver(sent, mark)
             phases.end("for_each_batch")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from crossstream.api.topology import Topology
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import CrossStreamError
-from crossstream.graph.nodes import FrameSink, FrameSource, Sink, Source
+from crossstream.graph.nodes import FrameSink, Sink
 from crossstream.metrics.observation import Progress
 from crossstream.metrics.opentelemetry import is_used
 from crossstream.metrics.watch import Live, Watch
@@ -93,7 +93,7 @@ class Monitoring:
         reasons = {"undecodable": "deserialization_errors", "failed": "processing_errors"}
         return Watch(
             self._config.application_id,
-            [node.name for node in self._topology if isinstance(node, Source | FrameSource)],
+            [node.name for node in self._topology if node.reads_input],
             [node.name for node in self._topology if isinstance(node, Sink | FrameSink)],
             [one for one, name in reasons.items() if isinstance(getattr(self._config, name), DeadLetter)],
             self._live,

@@ -67,7 +67,7 @@ def claim(
     application = wanted_of(plan, config, found.application, had or wanted)
     log.write_application(application)
     commit = found.commit or Commit(-1, application.partitions)
-    sources = {node.name for node in plan.topology if isinstance(node, FrameSource)}
+    sources = {node.name for node in plan.topology.each(FrameSource)}
     repeat = _repeated(log, commit, is_same=sources == set(application.frames))
     order = feed.order(commit, repeat, application.frames)
     if order != application.frames:

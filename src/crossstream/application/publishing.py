@@ -10,8 +10,8 @@ from msgspec import structs
 
 from crossstream.application.inputs import named_topics
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError
-from crossstream.graph.nodes import Graph, Sink, Source
+from crossstream.error_codes import refuse
+from crossstream.graph.nodes import Graph, Sink
 from crossstream.lakehouse.tables import Tables, staged_rows, unstaged_rows
 from crossstream.runtime.delivery import DeliveringConnection, Delivery, Place, nothing
 from crossstream.runtime.worker import delivery_of
@@ -155,13 +155,11 @@ def mark_topic(topology: Graph, config: StreamsConfig) -> str:
     Empty if nothing is written. Raises `ConfigError` CS-201 if no topic is known by its name.
     """
     written = sorted(topic for topic, _ in named_topics(topology, config))
-    if written or not any(isinstance(node, Sink) for node in topology):
+    if written or not any(topology.each(Sink)):
         return next(iter(written), "")
-    read = sorted(topic for node in topology if isinstance(node, Source) for topic in node.topics)
+    read = sorted(topic for node in topology for topic in node.topics)
     if not read and config.processing_guarantee == "exactly_once":
-        raise ConfigError(
-            "exactly_once needs one topic that the topology names: functions and patterns name all of them",
-            code="CS-201",
-            next='read or write one topic by its name, or use processing_guarantee="at_least_once"',
-        )
+        what = "exactly_once needs one topic that the topology names: functions and patterns name all of them"
+        step = 'read or write one topic by its name, or use processing_guarantee="at_least_once"'
+        raise refuse("CS-201", what, step)
     return next(iter(read), "")

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from crossstream.errors import CrossStreamError, IncompatibleStateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Sent, follows
@@ -148,13 +149,12 @@ class NoRows:
 def check_none_begun(folder: Path, begun: BatchEntry | None, noted: Sequence[str]) -> None:
     """A topology without DataFrame sources cannot repeat a batch that has rows of some: `IncompatibleStateError`."""
     if begun is not None and begun.epoch >= 0:
-        raise IncompatibleStateError(
+        what = (
             f"batch {begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
-            + ", ".join(noted),
-            code="CS-750",
-            where={"folder": str(folder)},
-            next="start the application once with the sources it had, to finish the batch; then leave them out",
+            + ", ".join(noted)
         )
+        step = "start the application once with the sources it had, to finish the batch; then leave them out"
+        raise refuse("CS-750", what, step, folder=str(folder))
 
 
 RunStage = Callable[[bool, Batch], tuple[Report, Sent]]

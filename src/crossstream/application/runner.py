@@ -14,7 +14,8 @@ from crossstream.application.loop import Loop
 from crossstream.application.monitoring import Monitoring
 from crossstream.application.rounds import Rounds
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, CrossStreamError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.metrics.observation import Progress
 
 logger = logging.getLogger("crossstream")
@@ -291,20 +292,20 @@ class ApplicationRunner:
             step = "call resume(), then process_available()"
             raise self._refusal("the application is paused: no batch begins", step)
 
-    def _stopped_early(self) -> ConfigError:
+    def _stopped_early(self) -> CrossStreamError:
         return self._refusal(
             "the application was stopped before it had processed every record",
             "call process_available() before stop(); what is left is processed by the next run",
         )
 
-    def _refusal(self, what: str, step: str) -> ConfigError:
-        return ConfigError(what, code="CS-233", where={"application": self._name}, next=step)
+    def _refusal(self, what: str, step: str) -> CrossStreamError:
+        return refuse("CS-233", what, step, application=self._name)
 
 
-def _called_inside(what: str) -> ConfigError:
-    return ConfigError(
+def _called_inside(what: str) -> CrossStreamError:
+    return refuse(
+        "CS-233",
         f"{what} was called by a function that a batch of the same application calls: it would wait for itself",
-        code="CS-233",
-        where=caller_location(),
-        next="call it in another thread, or when process_available() has returned; stop() may be called",
+        "call it in another thread, or when process_available() has returned; stop() may be called",
+        **caller_location(),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from crossstream.graph.nodes import FrameSource, Graph, Source
+from crossstream.graph.nodes import Graph
 from crossstream.metrics.observation import Progress, by_store
 from crossstream.task.batch import Report, by_operator
 from crossstream.task.unmatched_joins import UnmatchedJoins
@@ -38,7 +38,7 @@ class Totals:
 
     @classmethod
     def of(cls, topology: Graph) -> Totals:
-        sources = frozenset(node.name for node in topology if isinstance(node, Source | FrameSource))
+        sources = frozenset(node.name for node in topology if node.reads_input)
         return cls(sources, UnmatchedJoins.of(topology))
 
     def add(self, report: Report) -> None:

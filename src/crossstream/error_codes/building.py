@@ -181,6 +181,7 @@ SETTINGS = {
         ConfigError,
         "the Spark session cannot be used: it is of Spark Connect, which has no RDDs, or has been stopped",
         "a setting (`spark.remote`, `SPARK_REMOTE`) makes PySpark create such a session",
+        '`engine="local"` runs without one',
         next="use a classic session, and stop the application before its session",
     ),
     "CS-233": code(

@@ -89,8 +89,8 @@ FUNCTIONS = {
     ),
     "CS-590": code(
         ProcessingError,
-        "Spark could not run a batch",
-        "its JVM has ended: killed, or out of memory",
+        "a batch could not be run: a process raised an error of no other code",
+        "Spark's JVM has ended: killed, or out of memory",
         next="see the cause, Spark's log and the system's; `spark.driver.memory`; then start the process "
         "again",
     ),

@@ -18,7 +18,7 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys
 from crossstream.error_codes import refuse
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Node, Source, lineage
+from crossstream.graph.nodes import Node, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
@@ -239,7 +239,7 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} depends on stream time, which records of all keys move"
         if node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"
-        if isinstance(node, Source) and (node.key is None or is_varied(node.key)):
+        if node.reads_input and (node.key is None or is_varied(node.key)):
             return f"the keys of {place} may be written in several ways"
     return None
 

@@ -15,7 +15,8 @@ import msgspec
 
 from crossstream.application.lifecycle import raisable
 from crossstream.application.rounds import check_none_begun
-from crossstream.errors import CrossStreamError, IncompatibleStateError, SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.spark.errors import calling_socket, hang_up
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
@@ -63,11 +64,8 @@ class FrameFeed:
         if self._query is not None and not self._query.isActive:
             self._raise_failure()
             error = self._query.exception()
-            raise SourceError(
-                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
-                code="CS-619",
-                next="see the message of Spark; start the application again",
-            )
+            what = f"the query of the DataFrame sources ended: {error or 'it was stopped'}"
+            raise refuse("CS-619", what, "see the message of Spark; start the application again")
 
     def is_behind(self) -> bool:
         """Whether there may be rows to read. While the query looks for some, the answer stays."""
@@ -233,7 +231,7 @@ class Checkpoint:
         what = f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}"
         return lost(what, file=str(self.folder / name))
 
-    def _changed(self, sources: Reads, noted: Sequence[str]) -> IncompatibleStateError:
+    def _changed(self, sources: Reads, noted: Sequence[str]) -> CrossStreamError:
         changes = [f"{name} is new" for name in sources if name not in noted]
         changes += [f"{name} is gone" for name in noted if name not in sources]
         has_rows = self.begun is not None and self.begun.epoch >= 0
@@ -242,13 +240,12 @@ class Checkpoint:
             if has_rows
             else ", or leave all of them out"
         )
-        return IncompatibleStateError(
-            "the DataFrame sources changed since the last run: " + "; ".join(changes),
-            code="CS-750",
-            where={"folder": str(self.folder)},
-            next=f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
-            "application_id or an empty state_dir",
+        what = "the DataFrame sources changed since the last run: " + "; ".join(changes)
+        step = (
+            f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
+            "application_id or an empty state_dir"
         )
+        return refuse("CS-750", what, step, folder=str(self.folder))
 
     def _newest(self, folder: str) -> int:
         """The last epoch with a file in a folder of the checkpoint; -1 if there is none."""

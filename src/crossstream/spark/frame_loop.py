@@ -38,9 +38,7 @@ class FrameLoop:
     def order(self, commit: Commit, begun: BatchEntry | None, noted: Sequence[str]) -> tuple[str, ...]:
         """Raises `StateError` and `IncompatibleStateError` where Spark's checkpoint is another's, or lacks files."""
         frames = self._topology.frames
-        reads = {
-            node.name: read_by(frames[node.name]) for node in self._topology if isinstance(node, FrameSource)
-        }
+        reads = {node.name: read_by(frames[node.name]) for node in self._topology.each(FrameSource)}
         return Checkpoint(self._checkpoint, commit, begun).order(reads, noted)
 
     def start(self, turns: Turns, order: Sequence[str], *, once: bool) -> bool:

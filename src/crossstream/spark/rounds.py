@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from crossstream.api.topology import Topology
 from crossstream.application.rounds import RowFeed, run_stages
 from crossstream.config import StreamsConfig
-from crossstream.errors import CrossStreamError, TopologyError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.once import BatchMark
 from crossstream.runtime.round import Outgoing, Sent, collected
@@ -251,12 +252,11 @@ def _unsendable(node: Node) -> Iterator[tuple[str, Exception]]:
             yield one.name, error
 
 
-def _refusal(node: Node, part: str, error: Exception) -> TopologyError:
+def _refusal(node: Node, part: str, error: Exception) -> CrossStreamError:
     name = _NAMES.get(part, part.replace("_", " "))
-    return TopologyError(
-        f"the {name} of {node.name} cannot be sent to Spark's workers ({type_and_text(error)})",
-        code="CS-112",
-        where=node.where,
-        next="let each worker make what it holds when it is first needed, in a function with functools.cache "
-        "for instance",
+    what = f"the {name} of {node.name} cannot be sent to Spark's workers ({type_and_text(error)})"
+    step = (
+        "let each worker make what it holds when it is first needed, in a function with functools.cache "
+        "for instance"
     )
+    return refuse("CS-112", what, step, **node.where)

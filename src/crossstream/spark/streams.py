@@ -24,7 +24,8 @@ from crossstream.application.runner import ApplicationRunner
 from crossstream.catalog.planners import plan_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
-from crossstream.errors import ConfigError, CrossStreamError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.metrics.observation import Progress, Running
 from crossstream.missing_names import PointsToNames
 from crossstream.query.files import open_own
@@ -218,12 +219,8 @@ def rounds_of(topology: Topology, config: StreamsConfig, spark: SparkSession | N
     """
     if config.engine == "local":
         if spark is not None:
-            raise ConfigError(
-                'a Spark session was given, and engine="local" uses none',
-                code="CS-232",
-                where=caller_location(),
-                next="leave one of the two out",
-            )
+            what = 'a Spark session was given, and engine="local" uses none'
+            raise refuse("CS-232", what, "leave one of the two out", **caller_location())
         check_local(topology)
         return LocalRounds()
     from crossstream.spark.rounds import SparkRounds

@@ -117,10 +117,8 @@ class TopologyTestDriver(PointsToNames):
         self._output = MemoryOutput(partitions, self._fed_back)
         self._lakehouse = Tables(topology, "TopologyTestDriver")
         self._lakehouse.begin(uuid4().hex, -1)
-        for node in topology:
-            if isinstance(node, Source):
-                for topic in node.topics:
-                    self._topic(topic)
+        for topic in (topic for node in topology for topic in node.topics):
+            self._topic(topic)
 
     def __enter__(self) -> TopologyTestDriver:
         return self

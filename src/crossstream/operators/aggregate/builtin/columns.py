@@ -20,7 +20,8 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, evaluate
 from crossstream.columns.order import running_maximum_of, same_trigger
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.operators.aggregate.builtin.composition import ROWS, AggregateParts, PartKey, beyond
 from crossstream.operators.aggregate.builtin.contents import WindowContents
 from crossstream.operators.aggregate.builtin.counts import Counted, WholeSum
@@ -254,9 +255,6 @@ def _with_one_zero(value: pl.Expr, dtype: Any) -> pl.Expr | None:
     return pl.when(value.is_not_null()).then(pl.struct(fields))
 
 
-def _odd(value: float) -> ProcessingError:
-    return ProcessingError(
-        f"the aggregated field is {value!r}, which JSON does not have",
-        code="CS-501",
-        next="leave it out: cs.agg.sum(pl.when(pl.col(…).is_finite()).then(pl.col(…)))",
-    )
+def _odd(value: float) -> CrossStreamError:
+    what = f"the aggregated field is {value!r}, which JSON does not have"
+    return refuse("CS-501", what, "leave it out: cs.agg.sum(pl.when(pl.col(…).is_finite()).then(pl.col(…)))")

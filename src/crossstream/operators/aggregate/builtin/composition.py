@@ -9,7 +9,8 @@ import polars as pl
 
 from crossstream.columns.aggregates import Aggregates, Term
 from crossstream.columns.functions import as_plain, select
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.operators.aggregate.builtin.counts import Counted, WholeSum
 from crossstream.operators.aggregate.builtin.exact import ExactSum
 from crossstream.operators.aggregate.builtin.extremes import Ending, Extreme
@@ -131,8 +132,6 @@ def _finite(series: pl.Series) -> pl.Series:
     return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
 
 
-def beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
+def beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> CrossStreamError:
     """The error of a sum that has no room for its result."""
-    return ProcessingError(
-        what, code="CS-501", next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))"
-    )
+    return refuse("CS-501", what, "add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))")
