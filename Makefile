@@ -7,7 +7,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
+RUNTIME_LOCK := requirements-runtime.lock
 INSTALLED := $(VENV)/.installed
+INSTALLED_RUNTIME := $(VENV)/.installed-runtime
 OLDEST := .venv-oldest
 OLDEST_PYTHONS := python3.10 python3.11 python3.12
 OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package tests/cli \
@@ -21,34 +23,50 @@ UV ?= uv
 # Tests start hundreds of programs: without compiled modules they take a fifth more processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest check site bench docs lock clean
+.PHONY: help setup java demo demo-cdc test test-fast test-nightly test-oldest durations check site bench docs release lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: $(INSTALLED) java ## installs the locked dependencies and the package into .venv; checks for Java
+setup: java $(INSTALLED) ## installs the locked dependencies and the package into .venv; checks for Java
 
 # PYTHON=… chooses the interpreter; otherwise the first one that is new enough is taken.
+define make_venv
+@for python in $(or $(PYTHON),$(PYTHONS)) none; do \
+    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && break; \
+done; \
+if [ "$$python" = none ]; then \
+    echo "crossstream needs Python $(NEEDED), found none of: $(or $(PYTHON),$(PYTHONS))." >&2; \
+    echo "Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+    exit 1; \
+fi; \
+if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+    rm -rf $(VENV); \
+    "$$python" -m venv $(VENV) || { \
+        echo "$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
+        exit 1; \
+    }; \
+fi
+endef
+
+# $(1): the lock, and options of pip.
+define install
+@DIST_EXTRA_CONFIG=$(CURDIR)/tools/build.cfg \
+    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+@touch $@
+endef
+
 $(INSTALLED): $(LOCK) pyproject.toml
-	@for python in $(or $(PYTHON),$(PYTHONS)) none; do \
-	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && break; \
-	done; \
-	if [ "$$python" = none ]; then \
-	    echo "crossstream needs Python $(NEEDED), found none of: $(or $(PYTHON),$(PYTHONS))." >&2; \
-	    echo "Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
-	    exit 1; \
-	fi; \
-	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
-	    rm -rf $(VENV); \
-	    "$$python" -m venv $(VENV) || { \
-	        echo "$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
-	        exit 1; \
-	    }; \
-	fi
+	$(make_venv)
 	@echo "Installing the locked dependencies into $(VENV) (PySpark is large: a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $@
+	$(call install,$(LOCK))
+
+# Not compiled: a module is compiled when it is first imported, and the demo imports few of them.
+$(INSTALLED_RUNTIME): $(RUNTIME_LOCK) pyproject.toml
+	$(make_venv)
+	@echo "Installing crossstream and what it needs to run into $(VENV) (PySpark is large: about a minute)"
+	$(call install,$(RUNTIME_LOCK) --no-compile)
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
@@ -63,15 +81,23 @@ java:
 demo-cdc: setup ## from a row in Postgres to the joined result; needs Postgres
 	$(BIN)/crossstream demo --postgres
 
-demo: setup ## a foreign-key join of changing tables, on this machine
+# An environment that has everything has what the demo needs.
+demo: java $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(INSTALLED_RUNTIME)) ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo
 
+# tests/schedule.py decides what runs in one process, and what comes first.
+SCHEDULED = --dist loadfile --no-loadscope-reorder
+EACH_TIME = -m "not nightly" -n $(JOBS) $(SCHEDULED)
 test: setup ## every test but the nightly ones; says which were skipped and why
-	$(BIN)/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.spark.archive
+	$(BIN)/python -m pytest $(EACH_TIME) $(PYTEST_ARGS)
+
+durations: setup ## writes how long each file of tests takes, by which make test starts the longest first
+	$(BIN)/python -m pytest $(EACH_TIME) -p tests.durations
 
 test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
 	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \
-	    -n 2 --dist loadfile -q $(QUICK_TESTS) $(PYTEST_ARGS)
+	    -n 2 $(SCHEDULED) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 # SEED=… repeats a run.
 SEED ?= $(shell date +%s)
@@ -88,7 +114,7 @@ test-oldest: java ## unit tests and the main tests on Spark, with the oldest ver
 	@$(MAKE) --no-print-directory VENV=$(OLDEST) LOCK=requirements-oldest.lock PYTHON="$(or $(PYTHON),$(OLDEST_PYTHONS))" \
 	    NEEDED="3.10, 3.11 or 3.12 with its oldest versions" \
 	    $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile $(OLDEST_TESTS) $(PYTEST_ARGS)
+	$(OLDEST)/bin/python -m pytest $(EACH_TIME) $(OLDEST_TESTS) $(PYTEST_ARGS)
 
 check: $(INSTALLED) site ## style, types, who imports whom, spelling, links; builds the site
 	$(BIN)/ruff check .
@@ -109,12 +135,16 @@ bench: setup ## the benchmarks of the README, each beside its peers
 docs: setup ## runs every example of the README and the documentation
 	$(BIN)/python -m pytest tests/docs
 
-COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes \
+release: setup ## builds wheel and sdist into dist/, checks, installs and tries them; publishes nothing
+	$(BIN)/python -m tools.release
+
+COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
     --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-lock: ## resolves both locks, of the newest and of the oldest versions, from pyproject.toml (needs uv)
-	$(COMPILE) --output-file requirements.lock pyproject.toml
-	$(COMPILE) --resolution lowest-direct --output-file requirements-oldest.lock pyproject.toml
+lock: ## resolves all locks from pyproject.toml: the newest versions, the oldest, those of the demo (needs uv)
+	$(COMPILE) --extra dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra dev --resolution lowest-direct --output-file requirements-oldest.lock pyproject.toml
+	echo hatchling | $(COMPILE) --constraint $(LOCK) --output-file $(RUNTIME_LOCK) pyproject.toml -
 
 clean: ## removes what builds, tests and the demo left behind, but not .venv and .venv-oldest
 	rm -rf build dist demo-state spark-warehouse .pytest_cache .hypothesis .mypy_cache .ruff_cache

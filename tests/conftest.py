@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests import schedule
 from tests.kafka.fixtures import broker_connection, broker_info, creating, log, proxy, reader, writer
 from tests.known_warnings import FILTERS
 from tests.laws.clock import clock
@@ -32,15 +33,13 @@ __all__ = [
 ]
 
 settings.register_profile("crossstream", deadline=None, max_examples=50)
-settings.register_profile("fast", deadline=None, max_examples=17)
+settings.register_profile("fast", deadline=None, max_examples=12)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell's background job ignores interrupts, and so would the programs that tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-ROOT = Path(__file__).parent
 
 _RAN = ("passed", "failed", "error", "xfailed", "xpassed")
 
@@ -51,19 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", known)
 
 
-WAITING = ("docs", "end_to_end", "faults", "spark", "kafka", "benchmarks", "cli")
-"""Folders whose tests wait for other processes. They come first, so that no process of a run is left with one alone.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that need the same JVM run in one process."""
+    return schedule.ByService(config, log) if config.getvalue("dist") == "loadfile" else None
 
-Those with the longest files come before the others: ``docs`` runs all pages in one.
-"""
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long before those that do not."""
-    ranks = {str(ROOT / folder): rank for rank, folder in enumerate(WAITING)}
-    items.sort(
-        key=lambda item: next((r for f, r in ranks.items() if str(item.path).startswith(f)), len(ranks))
-    )
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A process of several has what takes longest first."""
+    schedule.check(items)
+    if hasattr(config, "workerinput"):
+        schedule.longest_first(items)
 
 
 def pytest_report_header() -> str:

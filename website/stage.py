@@ -166,7 +166,10 @@ def reference_uri(title: str) -> str:
 
 
 def entry(name: str) -> str:
-    """One name of the reference. Settings show their call and what else makes them, and no fields."""
+    """One name of the reference, with the methods that it inherits.
+
+    Settings show their call and what else makes them, and no fields.
+    """
     kind = getattr(crossstream, name, None)
     options: dict[str, Any] = {"merge_init_into_class": name in MADE_BY_USERS}
     if name == "serdes":
@@ -176,6 +179,8 @@ def entry(name: str) -> str:
     elif is_dataclass(kind) and kind is not crossstream.Topology:
         makers = [maker for maker, member in vars(kind).items() if isinstance(member, classmethod)]
         options = {"merge_init_into_class": True, "members": makers or False}
+    elif kind is not crossstream.Topology:
+        options["inherited_members"] = True
     return f"\n::: crossstream.{name}\n    options: {json.dumps(options)}\n"
 
 

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
-from crossstream.columns.aggregates import BY, VALUE, Kind
-from crossstream.errors import TopologyError, caller_location
+from crossstream.columns.aggregates import BY, VALUE, AggregateKind
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 
 Field: TypeAlias = str | pl.Expr
 
@@ -45,7 +46,7 @@ __all__ = [
 class Asked(NamedTuple):
     """A built-in aggregate as it was asked for. ``limit``: of `top` and `bottom`, how many values."""
 
-    kind: Kind
+    kind: AggregateKind
     field: Field | None = None
     limit: int = 0
 
@@ -213,26 +214,18 @@ def _shown(term: Asked) -> str:
     return f"{term.kind}({f'{term.limit}, ' if term.limit else ''}{given})"
 
 
-def _one(kind: Kind, field: Field | None, limit: int = 0) -> Aggregation:
+def _one(kind: AggregateKind, field: Field | None, limit: int = 0) -> Aggregation:
     return Aggregation([Asked(kind, field, limit)], lambda columns: columns[0])
 
 
-def _ranked(kind: Kind, n: Any, by: Any, field: Any) -> Aggregation:
+def _ranked(kind: AggregateKind, n: Any, by: Any, field: Any) -> Aggregation:
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise TopologyError(
-            f"{kind} lists at least one value, not {n!r}",
-            code="CS-101",
-            where=caller_location(kind),
-            next=f'say how many: cs.agg.{kind}(3, by="price")',
-        )
+        what = f"{kind} lists at least one value, not {n!r}"
+        raise refuse("CS-101", what, f'say how many: cs.agg.{kind}(3, by="price")', **caller_location(kind))
     given = (by, VALUE if field is None else field)
     for one in given:
         if not isinstance(one, str | pl.Expr):
-            raise TopologyError(
-                f"a field of {kind} is {one!r}",
-                code="CS-104",
-                where=caller_location(kind),
-                next=f'name a field, as in cs.agg.{kind}(3, by="price"), or pass a Polars expression',
-            )
+            step = f'name a field, as in cs.agg.{kind}(3, by="price"), or pass a Polars expression'
+            raise refuse("CS-104", f"a field of {kind} is {one!r}", step, **caller_location(kind))
     decides, listed = (pl.col(one) if isinstance(one, str) else one for one in given)
     return _one(kind, pl.struct(decides.alias(BY), listed.alias(VALUE)), n)

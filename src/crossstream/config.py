@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import ConfigError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.signatures import keyword_settings
 from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.storage.door import MOST_PARTITIONS
@@ -19,12 +20,13 @@ from crossstream.storage.files import RIGHTS
 from crossstream.topics import name_fault
 
 Guarantee = Literal["at_least_once", "exactly_once"]
+Engine = Literal["spark", "local"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
 
 
-@keyword_settings(ConfigError, "CS-201")
+@keyword_settings("CS-201")
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Sends a bad record to ``topic``, with the reason in its headers, and continues.
@@ -90,7 +92,7 @@ _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
 BROKER_PATIENCE = "60 seconds"
 
 
-@keyword_settings(ConfigError, "CS-201", hints=_HINTS)
+@keyword_settings("CS-201", hints=_HINTS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsConfig:
     """Settings of a running application; keyword arguments, checked and normalised when made.
@@ -101,6 +103,8 @@ class StreamsConfig:
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
     ``state_dir``                where state and progress live: a folder that all workers see, or a URI
                                  (``s3://bucket/promo?region=…``). Default: ``./crossstream-state/<application_id>``
+    ``engine``                   what runs the batches: ``"spark"``, or ``"local"``: this process, without a JVM and
+                                 without DataFrames
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all that wait, also in a batch
@@ -148,6 +152,7 @@ class StreamsConfig:
     bootstrap_servers: str | Sequence[str] | None = None
     topics_dir: str | Path | None = None
     state_dir: str | Path | None = None
+    engine: Engine = "spark"
     partitions: int | None = None
     trigger: Duration | None = None
     max_records_per_batch: int | None = None
@@ -262,13 +267,13 @@ class StreamsConfig:
     def _check_topics(self) -> None:
         if self.bootstrap_servers is not None and self.topics_dir is not None:
             both = "bootstrap_servers and topics_dir are both set"
-            raise _refusal(both, "keep one: topics are in Kafka, or in files", code="CS-203")
+            raise _error(both, "keep one: topics are in Kafka, or in files", code="CS-203")
         if self.kafka and self.topics_dir is not None:
             next = "drop kafka={…}, or use bootstrap_servers instead of topics_dir"
-            raise _refusal("kafka settings are given, but the topics are files", next, code="CS-203")
+            raise _error("kafka settings are given, but the topics are files", next, code="CS-203")
         for name, own in _OWN_KAFKA.items():
             if name in self.kafka:
-                raise _refusal(f"crossstream itself sets kafka={{{name!r}: …}}", own)
+                raise _error(f"crossstream itself sets kafka={{{name!r}: …}}", own)
 
     def _check_numbers(self) -> None:
         least = {"partitions": 1, "max_records_per_batch": 1, "retain_batches": 1, "single_task_rows": 0}
@@ -285,7 +290,7 @@ class StreamsConfig:
         given = [port for port in ports.values() if port]
         if len(set(given)) < len(given):
             named = " and ".join(name for name, port in ports.items() if given.count(port or 0) > 1)
-            raise _refusal(f"{named} are the same port", "give each a port of its own")
+            raise _error(f"{named} are the same port", "give each a port of its own")
         for name in ("health_host", "metrics_host", "ui_host"):
             host: Any = getattr(self, name)
             if not isinstance(host, str) or not host:
@@ -294,6 +299,7 @@ class StreamsConfig:
             check_most_partitions(self.partitions)
 
     def _check_choices(self) -> None:
+        _check_choice("engine", self.engine, get_args(Engine))
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))
@@ -340,13 +346,13 @@ def _check_name(owner: str, setting: str, name: object) -> None:
     fault = name_fault(name)
     if fault is not None:
         next = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them'
-        raise _refusal(f"{owner}({setting}={name!r}): {fault}", next)
+        raise _error(f"{owner}({setting}={name!r}): {fault}", next)
 
 
 def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: str = "") -> None:
     if value not in choices:
         named = [repr(choice) for choice in choices] + ([more] if more else [])
-        raise _refusal(f"{setting} cannot be {value!r}", f"choose {' or '.join(named)}")
+        raise _error(f"{setting} cannot be {value!r}", f"choose {' or '.join(named)}")
 
 
 def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> None:
@@ -358,14 +364,14 @@ def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> N
 
 def _out_of_range(
     setting: str, value: object, wanted: str, where: dict[str, Any] | None = None
-) -> ConfigError:
-    return _refusal(f"{setting} cannot be {value!r}", f"give {wanted}", where)
+) -> CrossStreamError:
+    return _error(f"{setting} cannot be {value!r}", f"give {wanted}", where)
 
 
-def _refusal(
+def _error(
     what: str, next: str, where: dict[str, Any] | None = None, *, code: str = "CS-201"
-) -> ConfigError:
-    return ConfigError(what, code=code, where=caller_location() if where is None else where, next=next)
+) -> CrossStreamError:
+    return refuse(code, what, next, **(caller_location() if where is None else where))
 
 
 @contextmanager
@@ -374,19 +380,12 @@ def needs(extra: str, setting: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{setting} needs the package {error.name}, which is not installed",
-            code="CS-201",
-            where={"setting": setting},
-            next=f'install it: pip install "crossstream[{extra}]"',
-        ) from error
+        what = f"{setting} needs the package {error.name}, which is not installed"
+        step = f'install it: pip install "crossstream[{extra}]"'
+        raise refuse("CS-201", what, step, setting=setting) from error
 
 
-def not_opened(setting: str, host: str, port: int, error: OSError) -> ConfigError:
+def not_opened(setting: str, host: str, port: int, error: OSError) -> CrossStreamError:
     """The error of a port that is taken, or of a host that is not one of this machine."""
-    return ConfigError(
-        f"{setting}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}",
-        code="CS-201",
-        where={"setting": setting},
-        next=f"give another {setting}, or stop what uses it",
-    )
+    what = f"{setting}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+    return refuse("CS-201", what, f"give another {setting}, or stop what uses it", setting=setting)

@@ -15,7 +15,8 @@ from functools import lru_cache
 from threading import TIMEOUT_MAX
 from typing import Literal, TypeAlias
 
-from crossstream.errors import ConfigError, CrossStreamError, TopologyError, caller_location, user_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location, user_location
 from crossstream.signatures import is_whole
 
 logger = logging.getLogger("crossstream.durations")
@@ -54,7 +55,6 @@ _PART = re.compile(r"\s*(\d{1,99})\s*([a-z]+)\s*")
 _SIGN = re.compile(r"\s*(-?)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
-_HOW = 'write a timedelta, an int of milliseconds, or a string such as "10 seconds" or "1 hour 30 minutes"'
 
 
 def to_milliseconds(
@@ -62,13 +62,13 @@ def to_milliseconds(
     name: str = "duration",
     *,
     minimum: int | None = 0,
-    error: type[CrossStreamError] = ConfigError,
+    code: str = "CS-210",
     unclear: Unclear = "warn",
 ) -> int:
     """Converts ``duration``, which an error calls ``name``, to whole milliseconds.
 
     Units of a string: ms, second, minute, hour, day, singular or plural, also s, m, min, h, d. Parts add up, and a
-    leading ``-`` negates the sum. The result is between ``minimum`` ms (None: any) and `LONGEST`. Raises ``error``
+    leading ``-`` negates the sum. The result is between ``minimum`` ms (None: any) and `LONGEST`. Raises ``code``
     (CS-110 `TopologyError`, CS-210 `ConfigError`) for anything else, also for a bool or a fraction of a millisecond.
     ``unclear``: what to do with a number below `UNCLEAR`; 0 is clear.
 
@@ -78,17 +78,17 @@ def to_milliseconds(
     milliseconds = _count(duration)
     if milliseconds is None and isinstance(duration, timedelta):
         how = f"round it: timedelta(milliseconds={round(duration / _MILLISECOND)})"
-        raise _refusal(error, f"{name} is finer than one millisecond: {duration!r}", how)
+        raise _error(code, f"{name} is finer than one millisecond: {duration!r}", how)
     if milliseconds is None:
-        raise _refusal(error, f"{name} is not a duration: {duration!r}")
+        raise _error(code, f"{name} is not a duration: {duration!r}")
     if minimum is not None and milliseconds < minimum:
-        raise _refusal(error, f"{name} must be at least {minimum} ms, not {milliseconds}")
+        raise _error(code, f"{name} must be at least {minimum} ms, not {milliseconds}")
     if abs(milliseconds) > LONGEST:
-        raise _refusal(error, f"{name} is longer than {LONGEST} ms, some 73 million years: {milliseconds} ms")
+        raise _error(code, f"{name} is longer than {LONGEST} ms, some 73 million years: {milliseconds} ms")
     if isinstance(duration, int) and 0 < abs(duration) < UNCLEAR and unclear != "take":
         if unclear == "refuse":
             what = f"{name}={duration} does not say its unit: it would be {duration} ms"
-            raise _refusal(error, what, f'write {name}="{duration} seconds" or {name}="{duration} ms"')
+            raise _error(code, what, f'write {name}="{duration} seconds" or {name}="{duration} ms"')
         _warn(f"{user_location()}", duration)
     return milliseconds
 
@@ -116,7 +116,7 @@ def to_timeout(duration: timedelta | float | str) -> float:
         how = (
             'write a number of seconds, a timedelta, or a string such as "10 seconds" or "1 hour 30 minutes"'
         )
-        raise _refusal(ConfigError, f"timeout is not a duration: {duration!r}", how)
+        raise _error("CS-210", f"timeout is not a duration: {duration!r}", how)
     return float(min(max(seconds, 0), TIMEOUT_MAX))
 
 
@@ -130,12 +130,8 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
         aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
     if not is_whole(timestamp) or int(timestamp).bit_length() > 63:
-        raise ConfigError(
-            f"{name} is not a timestamp: {timestamp!r}",
-            code="CS-201",
-            where=caller_location(),
-            next="pass an int of milliseconds since the epoch, or a datetime",
-        )
+        step = "pass an int of milliseconds since the epoch, or a datetime"
+        raise refuse("CS-201", f"{name} is not a timestamp: {timestamp!r}", step, **caller_location())
     return int(timestamp)
 
 
@@ -143,12 +139,9 @@ def to_record_timestamp(timestamp: Timestamp) -> int:
     """As `to_timestamp`, for records: also refuses one later than `LATEST`."""
     milliseconds = to_timestamp(timestamp)
     if milliseconds > LATEST:
-        raise ConfigError(
-            f"timestamp is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
-            code="CS-201",
-            where=caller_location(),
-            next="pass milliseconds since the epoch, not a finer unit",
-        )
+        what = f"timestamp is later than {LATEST} ms, some 146 million years from now: {milliseconds}"
+        step = "pass milliseconds since the epoch, not a finer unit"
+        raise refuse("CS-201", what, step, **caller_location())
     return milliseconds
 
 
@@ -194,6 +187,5 @@ def _parse(text: str) -> int | None:
     return -total if sign and sign[1] else total
 
 
-def _refusal(error: type[CrossStreamError], what: str, how: str = _HOW) -> CrossStreamError:
-    code = "CS-110" if issubclass(error, TopologyError) else "CS-210"
-    return error(what, code=code, where=caller_location(), next=how)
+def _error(code: str, what: str, how: str | None = None) -> CrossStreamError:
+    return refuse(code, what, how, **caller_location())

@@ -17,6 +17,12 @@ INSTALL = (
 )
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux has it
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
+
+
 def java_command() -> str | None:
     """The path of ``java``, in ``JAVA_HOME``, else on ``PATH``; None without Java."""
     home = os.environ.get("JAVA_HOME")

@@ -14,7 +14,10 @@ from functools import wraps
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from crossstream.errors import ProcessingError
+import msgspec
+
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,34 @@ class BatchMark:
     def writer(self) -> str:
         """Application and sink: what one mark is kept for."""
         return f"{self.application}/{self.sink}"
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """What is noted of a mark where one place belongs to one writer."""
+
+    state: str
+    batch: int
+
+
+_DECODER = msgspec.json.Decoder(_Noted)
+
+
+def mark_as_text(mark: BatchMark) -> str:
+    """State and batch of a mark as JSON, for a place that belongs to its writer.
+
+    >>> mark_as_text(BatchMark("shop", "orders", "5f0c", 7))
+    '{"state":"5f0c","batch":7}'
+    """
+    return msgspec.json.encode(_Noted(mark.state, mark.batch)).decode()
+
+
+def mark_of_text(text: str, application: str, sink: str) -> BatchMark | None:
+    """The mark that a writer has noted as `mark_as_text`; None for any other text."""
+    try:
+        noted = _DECODER.decode(text)
+    except msgspec.MsgspecError:
+        return None
+    return BatchMark(application, sink, noted.state, noted.batch)
 
 
 Connect: TypeAlias = Callable[[], Any]
@@ -200,18 +231,16 @@ def _placeholder(connection: Any) -> str:
     return "?"
 
 
-def _commits_alone() -> ProcessingError:
-    return ProcessingError(
-        "the connection commits each statement by itself, so a batch and its mark are not one transaction",
-        code="CS-591",
-        next="open the connection with autocommit=False; of sqlite3, leave isolation_level out",
-    )
+def _commits_alone() -> CrossStreamError:
+    what = "the connection commits each statement by itself, so a batch and its mark are not one transaction"
+    step = "open the connection with autocommit=False; of sqlite3, leave isolation_level out"
+    return refuse("CS-591", what, step)
 
 
-def _ended_by_function() -> ProcessingError:
-    return ProcessingError(
+def _ended_by_function() -> CrossStreamError:
+    return refuse(
+        "CS-591",
         "the function ended the transaction, so its rows and the mark of the batch are not in one: "
         "it committed, rolled back, or went on after a statement that failed",
-        code="CS-591",
-        next="leave commit() and rollback() to once_in, and write without a `with` block of the connection",
+        "leave commit() and rollback() to once_in, and write without a `with` block of the connection",
     )

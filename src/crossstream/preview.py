@@ -18,7 +18,7 @@ from crossstream.api.options import Named
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, SourceError
+from crossstream.error_codes import refuse
 from crossstream.filetopics import FileTopics
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import FrameSource, Source, StoreSpec
@@ -92,12 +92,9 @@ def _draft_of(handle: Previewable) -> Draft:
     nodes = leading_to(handle._draft.nodes, handle._node)
     for node in nodes.values():
         if isinstance(node, FrameSource):
-            raise ConfigError(
-                f"{node.name} is a DataFrame of Spark: preview reads topics only",
-                code="CS-201",
-                where=node.where,
-                next="start the application, or build the stream from a topic to try it",
-            )
+            what = f"{node.name} is a DataFrame of Spark: preview reads topics only"
+            step = "start the application, or build the stream from a topic to try it"
+            raise refuse("CS-201", what, step, **node.where)
     stores = {store: name for store, name in handle._draft.stores.items() if name in nodes}
     return Draft(nodes=nodes, stores=stores)
 
@@ -118,12 +115,8 @@ def _topics_of(draft: Draft, known: Any) -> list[str]:
         if isinstance(node, Source):
             for topic in node.topics:
                 if topic not in known:
-                    raise SourceError(
-                        f"there is no topic {topic!r}",
-                        code="CS-602",
-                        where=node.where,
-                        next=f"its topics are: {', '.join(name for name in known if not is_internal(name)) or 'none'}",
-                    )
+                    step = f"its topics are: {', '.join(name for name in known if not is_internal(name)) or 'none'}"
+                    raise refuse("CS-602", f"there is no topic {topic!r}", step, **node.where)
                 found[topic] = None
             found |= {
                 topic: None for topic in known if node.pattern is not None and matches(node.pattern, topic)

@@ -10,7 +10,8 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
-from crossstream.errors import CrossStreamError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,28 +20,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
-def keyword_settings(
-    error: type[CrossStreamError], code: str, *, hints: Mapping[str, str] = _NO_HINTS
-) -> Callable[[type[T]], type[T]]:
-    """Makes a dataclass raise ``error`` where Python's own ``__init__`` would raise a bare `TypeError`.
+def keyword_settings(code: str, *, hints: Mapping[str, str] = _NO_HINTS) -> Callable[[type[T]], type[T]]:
+    """Makes a dataclass raise the error of ``code`` where Python's own ``__init__`` would raise a bare `TypeError`.
 
     ``hints`` maps foreign names to advice; a setting in ``hints`` is never proposed.
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        refusal = settings_refusal(error, code, cls.__name__, hints)
-        cls.__init__ = refuse_calls(refusal)(cls.__init__)  # type: ignore[method-assign]
+        build = settings_error(code, cls.__name__, hints)
+        cls.__init__ = refuse_calls(build)(cls.__init__)  # type: ignore[method-assign]
         return cls
 
     return decorate
 
 
 def refuse_calls(
-    refusal: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError],
+    build: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Makes a function raise a `CrossStreamError` where Python would raise a bare `TypeError` for its arguments.
 
-    ``refusal`` makes the error from the function, the positional and keyword arguments, and Python's message.
+    ``build`` makes the error from the function, the positional and keyword arguments, and Python's message.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -51,7 +50,7 @@ def refuse_calls(
             try:
                 signature.bind(*args, **settings)
             except TypeError as fault:
-                raise refusal(function, args, settings, str(fault)) from None
+                raise build(function, args, settings, str(fault)) from None
             return function(*args, **settings)
 
         return call
@@ -64,12 +63,12 @@ def called_as(other: F) -> Callable[[Callable[..., Any]], F]:
     return lambda function: cast(F, function)
 
 
-def settings_refusal(
-    error: type[CrossStreamError], code: str, owner: str, hints: Mapping[str, str] = _NO_HINTS
+def settings_error(
+    code: str, owner: str, hints: Mapping[str, str] = _NO_HINTS
 ) -> Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError]:
     """For `refuse_calls` of a method: an error about the settings of ``owner``, with advice."""
 
-    def refusal(
+    def build(
         function: Callable[..., Any], args: tuple[Any, ...], settings: Mapping[str, Any], fault: str
     ) -> CrossStreamError:
         known = list(inspect.signature(function).parameters.values())[1:]
@@ -86,9 +85,9 @@ def settings_refusal(
         else:
             what = f"{owner} cannot be called like this: {fault}"
         proposed = [name for name in names if name not in hints]
-        return error(what, code=code, where=caller_location(), next=_advice(owner, unknown, proposed, hints))
+        return refuse(code, what, _advice(owner, unknown, proposed, hints), **caller_location())
 
-    return refusal
+    return build
 
 
 def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping[str, str]) -> str:
@@ -110,12 +109,8 @@ def is_whole(value: object) -> TypeGuard[int]:
 def check_partitions(owner: str, partitions: object) -> None:
     """Raises `TopologyError` CS-101 for anything but None or a positive int."""
     if partitions is not None and (not is_whole(partitions) or partitions < 1):
-        raise TopologyError(
-            f"{owner}(partitions={partitions!r}) is not a number of partitions",
-            code="CS-101",
-            where=caller_location(),
-            next="give a positive int, or leave it out",
-        )
+        what = f"{owner}(partitions={partitions!r}) is not a number of partitions"
+        raise refuse("CS-101", what, "give a positive int, or leave it out", **caller_location())
 
 
 def deferred_kind(function: Callable[..., Any]) -> str | None:

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import SinkError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 
 _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -159,14 +160,10 @@ def check_name(topic: str) -> None:
         raise illegal_name(topic)
 
 
-def illegal_name(topic: str) -> SinkError:
+def illegal_name(topic: str) -> CrossStreamError:
     """The refusal (CS-656) of what cannot be the name of a topic."""
-    return SinkError(
-        f"{topic!r} cannot be the name of a topic.",
-        code="CS-656",
-        where={"topic": topic},
-        next="Use 1 to 249 ASCII letters, digits, '.', '_' and '-', also in what a function gives.",
-    )
+    step = "Use 1 to 249 ASCII letters, digits, '.', '_' and '-', also in what a function gives."
+    return refuse("CS-656", f"{topic!r} cannot be the name of a topic.", step, topic=topic)
 
 
 Ranges = Mapping[TopicPartition, OffsetRange]

@@ -31,5 +31,5 @@ QUICK = ("fk", "stream-stream")
 def test_the_sides_agree(join: str) -> None:
     if (reason := available()) is not None:
         pytest.skip(reason)
-    figures = driver.measure(join, driver.SIDES, scale=0.03)
+    figures = driver.measure(join, driver.SIDES, scale=0.01)
     assert all(figures[side] > 0 for side in driver.SIDES)

@@ -23,9 +23,7 @@ from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer, PeerError, ava
 from benchmarks.star_data import Star, StarEnds, order_updates, rows_of
 from confluent_kafka import Consumer, TopicPartition
 
-from crossstream.dev import broker
-from crossstream.dev.broker import fetch_kafka_jars, find_java
-from crossstream.errors import SourceError
+from crossstream.dev.broker import BrokerInfo
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -34,19 +32,12 @@ PARTITIONS = 2
 Table = dict[bytes, Any]
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def bootstrap(broker_info: BrokerInfo) -> str:
     reason = available()
     if reason is not None:
         pytest.skip(reason)
-    try:
-        find_java()
-        fetch_kafka_jars()
-    except SourceError as error:
-        pytest.skip(f"no broker can be started here: {error}")
-    info = broker.start(broker.free_port(), tmp_path_factory.mktemp("broker"))
-    yield info.bootstrap_servers
-    broker.stop(info.port)
+    return broker_info.bootstrap_servers
 
 
 @pytest.mark.parametrize("type_", [pytest.param("inner", marks=pytest.mark.nightly), "left"])

@@ -29,7 +29,7 @@ from tests.laws.strategies import with_headers
 from tests.reference import fold
 from tests.reference.chain import is_timed
 
-sizes = pytest.mark.parametrize("size", [2, 3, 1000])
+sizes = pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow), 1000])
 spread = pytest.mark.parametrize("partitions", [1, 4])
 
 

@@ -1,21 +1,22 @@
-"""docs/errors.md has every code that the source raises, under its class, and no other."""
+"""docs/errors.md is written from the table of error codes, which has every code of the source and no other."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from website.errors import PAGE, written
 
 import crossstream
 from crossstream import errors
+from crossstream.error_codes import CODES, SECTIONS, refuse
 from tests.docs.pages import PAGES, ROOT, name_of
 
-PAGE = ROOT / "docs" / "errors.md"
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
+TABLE = ROOT / "src" / "crossstream" / "error_codes"
 CODE = re.compile(r"CS-\d{3}")
 CLASSES = {
     name: kind
@@ -40,64 +41,84 @@ RANGES = {
 }
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Code, meaning and next step of each row of the page's tables."""
-    cells = (
-        line.strip("|").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| CS-")
+def nodes() -> Iterator[tuple[Path, ast.AST]]:
+    """Of the source without the table and the classes."""
+    for path in SOURCE:
+        if path.parent != TABLE and path != TABLE.with_name("errors.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                yield path, node
+
+
+def raised() -> set[str]:
+    """The codes in the source: strings that are a code and nothing else."""
+    strings = (node.value for _, node in nodes() if isinstance(node, ast.Constant))
+    return {text for text in strings if isinstance(text, str) and CODE.fullmatch(text)}
+
+
+def made_without_the_table() -> Iterator[tuple[str, str, dict[str | None, ast.expr]]]:
+    """Where, class and keyword arguments of each call of a class."""
+    for path, node in nodes():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            yield f"{path.name}:{node.lineno}", node.func.id, given
+
+
+def test_the_page_is_what_is_written() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "run python -m website.errors"
+
+
+def test_the_table_has_the_codes_of_the_source() -> None:
+    assert sorted(CODES) == sorted(raised())
+
+
+def test_codes_are_in_order_and_in_one_section() -> None:
+    listed = [code for section in SECTIONS.values() for code in section]
+    assert listed == sorted(set(listed))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_row_of_the_table(code: str) -> None:
+    row = CODES[code]
+    assert CODE.fullmatch(code)
+    assert int(code[3:]) in RANGES[row.kind.__name__]
+    assert 1 <= len(row.causes) <= 3
+    assert all(row.causes)
+    assert row.next
+    assert "](" not in row.next, "a link is for the causes: a terminal shows the next step"
+    assert "|" not in "".join((*row.causes, row.next))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_has_the_class_and_the_step_of_its_code(code: str) -> None:
+    error = refuse(code, "it is so", topic="orders")
+    assert (type(error), error.code, error.what) == (CODES[code].kind, code, "it is so")
+    assert (error.next, error.where) == (CODES[code].step, {"topic": "orders"})
+    assert refuse(code, "it is so", "do this").next == "do this"
+
+
+def test_only_commands_are_in_backticks() -> None:
+    assert (
+        refuse("CS-602", "").next
+        == "create it, or correct the name; `crossstream topics list` shows what is there"
     )
-    return [(code.strip(), meaning.strip(), step.strip()) for code, meaning, step in cells]
+    assert refuse("CS-713", "").next == "give the state_dir of an application that has run"
 
 
-def raised() -> Counter[str]:
-    """The codes in the source: strings that are a code and nothing else, except in errors.py."""
-    found: Counter[str] = Counter()
-    for path in SOURCE:
-        if path.name == "errors.py" and path.parent.name == "crossstream":
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
-                found[node.value] += 1
-    return found
-
-
-def calls() -> Iterator[tuple[Path, ast.Call, str]]:
-    """Every place where an error of ours is made, and its class."""
-    for path in SOURCE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:
-                yield path, node, node.func.id
-
-
-def test_page_and_source_have_the_same_codes() -> None:
-    assert sorted(code for code, _, _ in rows()) == sorted(raised())
-
-
-def test_every_row_says_what_to_do() -> None:
-    assert [code for code, meaning, step in rows() if not meaning or not step] == []
-
-
-def test_no_error_is_made_without_a_code_of_its_class() -> None:
+def test_what_is_made_without_the_table_has_a_code_of_its_class_and_a_next_step() -> None:
     wrong = []
-    for path, call, kind in calls():
-        codes = [keyword.value for keyword in call.keywords if keyword.arg == "code"]
-        literal = codes[0].value if codes and isinstance(codes[0], ast.Constant) else None
-        if not codes or (literal is not None and int(str(literal)[3:]) not in RANGES[kind]):
-            wrong.append(f"{path.name}:{call.lineno}")
-    assert wrong == []
-
-
-def test_no_error_is_made_without_a_next_step() -> None:
-    """Nor with one that is nothing, or an empty text."""
-    wrong = []
-    for path, call, _ in calls():
-        steps = [keyword.value for keyword in call.keywords if keyword.arg == "next"]
-        if not steps or (isinstance(steps[0], ast.Constant) and not steps[0].value):
-            wrong.append(f"{path.name}:{call.lineno}")
+    for place, kind, given in made_without_the_table():
+        code, step = given.get("code"), given.get("next")
+        literal = code.value if isinstance(code, ast.Constant) else None
+        misplaced = literal is not None and CODES[str(literal)].kind is not CLASSES[kind]
+        empty = step is None or (isinstance(step, ast.Constant) and not step.value)
+        if code is None or misplaced or empty:
+            wrong.append(place)
     assert wrong == []
 
 
 def test_defaults_are_never_raised() -> None:
-    assert set(raised()) & DEFAULTS == set()
+    assert set(CODES) & DEFAULTS == set()
 
 
 def test_every_public_error_is_on_the_page() -> None:
@@ -114,4 +135,4 @@ def test_codes_that_pages_name_exist(page: Path) -> None:
     """Those of a decision that was replaced may be gone."""
     text = page.read_text(encoding="utf-8")
     if "\nReplaced by [" not in text:
-        assert set(CODE.findall(text)) - {code for code, _, _ in rows()} == set()
+        assert set(CODE.findall(text)) - set(CODES) == set()

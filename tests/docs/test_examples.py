@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.conftest import SPARK_PAGES, Readers
+from tests.docs.conftest import EACH_TIME, SPARK_PAGES, Readers
 from tests.docs.pages import PAGES, Block, blocks, name_of
 from tests.docs.run_page import run_python
 from tests.docs.state_reader import StateFolder
@@ -53,9 +53,12 @@ def test_blocks_run(found: list[Block], tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", SPARK_PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in EACH_TIME else pytest.mark.nightly) for name in SPARK_PAGES],
+)
 def test_pages_run_on_spark(name: str, on_spark: Readers) -> None:
-    error = on_spark.errors[name]
+    error = on_spark.error_of(name)
     assert error is None, error
 
 

@@ -891,7 +891,7 @@ def outside(topic: str, key: Any, value: Any, count: int) -> int:
 @pytest.mark.parametrize(
     ("build", "code"),
     [
-        (lambda b: sink(source(b), partitioner=outside), "CS-654"),
+        (lambda b: sink(source(b), partitioner=outside), "CS-655"),
         (
             lambda b: sink(source(b).repartition(cs.Repartitioned(partitioner=lambda key, count: count))),
             "CS-505",

@@ -13,9 +13,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.html import html_of, show_live
 from crossstream.filetopics import FileTopics
 from crossstream.metrics.observation import Progress, Running
-from crossstream.spark.progress import html_of, show_live
 from tests.cli.cases import call
 
 JSON = cs.Consumed(key=serdes.string(), value=serdes.json())

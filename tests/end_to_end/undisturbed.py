@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 import crossstream as cs
-from crossstream.spark.driver import Engine
+from crossstream.application.loop import Loop
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry
 from tests.faults.application import PARTITIONS
@@ -59,13 +59,13 @@ def undisturbed(
     with application(topology, config) as engine, pytest.MonkeyPatch.context() as patch:
         planned = iter(entries)
 
-        def plan(engine: Engine, *_: Any) -> BatchEntry:
+        def plan(engine: Loop, *_: Any) -> BatchEntry:
             sinks = engine.inputs.written_ends()
             entry = structs.replace(next(planned), sinks=sinks, publication=None)
             engine.log.write_batch(entry)
             return entry
 
-        patch.setattr(Engine, "_planned", plan)
+        patch.setattr(Loop, "_plan_new", plan)
         for _ in entries:
             assert engine._run({})
     return by_key(

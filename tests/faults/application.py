@@ -21,7 +21,8 @@ from random import Random
 from typing import Any
 
 import crossstream as cs
-from crossstream import serdes
+from crossstream import jvm, serdes
+from crossstream.jvm import JAVA_OPTIONS
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.everything import appends, everything
 from tests.spark.marketplace import marketplace
@@ -110,10 +111,11 @@ def say_steps(longest: float) -> None:
 def ignore_the_mark() -> None:
     """Results of a batch are written again, whether they are there or not."""
     from crossstream.kafka import transactions
+    from crossstream.once import BatchMark
 
     def unknown(method: Any, publisher: Any, state: str) -> Any:
         method(publisher, state)
-        return transactions.Mark(state, -1)
+        return BatchMark(publisher.application, "", state, -1)
 
     wrap(transactions.TransactionPublisher, "_ready", unknown)
 
@@ -135,11 +137,15 @@ def main() -> None:
         ignore_the_mark()
     master = sys.argv[2]
     streams: Any = cs.SparkStreams
-    spark = {
+    spark: dict[str, str] = {
         "spark.master": master,
         "spark.ui.enabled": "false",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # they start sooner
     }
+    if (
+        "SPARK_HOME" in os.environ
+    ):  # a Spark of this test alone, whose archive of classes no other JVM can use
+        spark[JAVA_OPTIONS] = jvm.DEFAULTS[JAVA_OPTIONS]
     if master == WITHOUT_SPARK:
         from tests.faults import one_process
 

@@ -14,8 +14,8 @@ import pytest
 
 import crossstream as cs
 from crossstream.filetopics import FilePublisher
-from crossstream.filetopics.segments import Appender
-from crossstream.spark.job import SparkRounds
+from crossstream.filetopics.partition_log import Appender
+from crossstream.spark.rounds import SparkRounds
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest
@@ -71,6 +71,12 @@ POINTS = {
     "before old state is deleted": before(Vacuum, "add"),
     "after old state is deleted": after(Vacuum, "add"),
 }
+
+
+EACH_TIME = ("after the batch is logged", "after the first frame is published", "before the commit")
+"""Tried on Spark each time, the others nightly. `runtime/test_recovery` crashes at every step, in one process."""
+
+ON_SPARK = [pytest.param(point, marks=() if point in EACH_TIME else pytest.mark.nightly) for point in POINTS]
 
 
 def crash(app: cs.SparkStreams, arm: Arm) -> None:

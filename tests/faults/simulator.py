@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -20,15 +21,17 @@ from unittest.mock import patch
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.filetopics.segments import Appender
-from crossstream.spark import driver as engine
-from crossstream.spark import job as rounds
-from crossstream.spark import worker
+from crossstream.application import loop as engine
+from crossstream.application.local import LocalRounds
+from crossstream.filetopics.partition_log import Appender
+from crossstream.runtime.round import Outgoing
+from crossstream.runtime.worker import later_round, read_round, share_count
 from crossstream.storage.files import UNFINISHED, Folder, buffers_of
 from crossstream.storage.root import LocalRoot
-from crossstream.task.batch import Batch, Report
+from crossstream.task.batch import Batch
+from crossstream.task.shuffle_codec import Block
 from tests.faults.crash_points import Crash
-from tests.faults.one_process import OneProcess, delivered, process
+from tests.faults.one_process import CORES, process
 from tests.spark.world import World
 
 TEXT, NUMBER = serdes.string(), serdes.int64()
@@ -147,39 +150,37 @@ def failing(faults: Faults) -> Iterator[None]:
         yield
 
 
-class Doubling(OneProcess):
+class Doubling(LocalRounds):
     """Some tasks run twice, as where Spark loses one or starts a second attempt; the first counts for nothing."""
 
-    rng = Random(0)
+    def __init__(self, rng: Random) -> None:
+        super().__init__(CORES)
+        self._rng = rng
 
-    def _run(self, before: bool, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
-        held, plan = self.held, self.job.stage(before)
-        shares = rounds.share_count(plan, batch)
+    def first_round(self, global_stage: bool, batch: Batch) -> list[Outgoing]:
+        state, plan = self.state, self.state.job.stage(global_stage)
+        shares = share_count(plan, batch)
+        return self._attempts(
+            partial(read_round, state, plan, batch, share, shares) for share in range(shares)
+        )
 
-        def attempt(run: Any) -> list[Any]:
-            if self.rng.random() < 0.2:
-                list(run())
-            return list(run())
+    def next_round(
+        self, global_stage: bool, batch: Batch, number: int, taken: dict[int, list[Block]]
+    ) -> list[Outgoing]:
+        state, plan = self.state, self.state.job.stage(global_stage)
+        pids = list(range(batch.partitions))
+        self._rng.shuffle(pids)  # tasks end in any order
+        return self._attempts(
+            partial(later_round, state, plan, batch, number, pid, taken.get(pid, [])) for pid in pids
+        )
 
-        sent = [
-            one
-            for share in range(shares)
-            for one in attempt(lambda share=share: worker.read_round(held, plan, batch, share, shares))
-        ]
-        for number in range(1, plan.rounds):
-            inboxes = delivered(sent)
-            pids = list(range(batch.partitions))
-            self.rng.shuffle(pids)  # tasks end in any order
-            sent = [
-                one
-                for pid in pids
-                for one in attempt(
-                    lambda pid=pid, number=number, inboxes=inboxes: worker.later_round(
-                        held, plan, batch, number, pid, inboxes.get(pid, [])
-                    )
-                )
-            ]
-        return rounds.collected([block for _, blocks in sent for block in blocks])
+    def _attempts(self, tasks: Iterable[Callable[[], Iterable[Outgoing]]]) -> list[Outgoing]:
+        sent: list[Outgoing] = []
+        for task in tasks:
+            if self._rng.random() < 0.2:
+                list(task())
+            sent += task()
+        return sent
 
 
 @contextmanager
@@ -216,14 +217,13 @@ def simulate(seed: int, folder: Path) -> None:
             max_records_per_batch=rng.choice([1, 3, 7, None]),
             retain_batches=rng.choice([1, 3]),
         )
-        Doubling.rng = rng
-        with patch("tests.faults.one_process.OneProcess", Doubling), jumping(rng):
+        with jumping(rng):
             if faults is None:
-                process(topology(), config)
+                process(topology(), config, Doubling(rng))
                 return
             try:
                 with failing(faults):
-                    process(topology(), config)
+                    process(topology(), config, Doubling(rng))
             except Crash:
                 story.append(f"killed {faults.how} {faults.log[-1]}, operation {faults.at}")
 

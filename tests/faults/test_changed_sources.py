@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark.job import SparkRounds
+from crossstream.application.local import LocalRounds
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS, Crash
 from tests.faults.one_process import application, process, streams
@@ -100,7 +100,7 @@ def test_a_batch_that_was_begun_under_the_name_before(world: World) -> None:
 def test_records_of_a_batch_that_was_begun_are_left_to_the_source_that_is_gone(world: World) -> None:
     """The batch is planned anew without them."""
     world.append("bills", [("b2", "v", 2)])
-    begin(world, reading(("a", "orders"), ("b", "bills")), SparkRounds, "run")
+    begin(world, reading(("a", "orders"), ("b", "bills")), LocalRounds, "run")
     process(reading(("b", "bills")), world.config())
     assert out(world) == ["b1", "b2"]
     process(reading(("a", "orders"), ("b", "bills")), world.config())

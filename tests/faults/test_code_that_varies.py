@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.filetopics.segments import Appender
+from crossstream.filetopics.partition_log import Appender
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process

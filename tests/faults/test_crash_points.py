@@ -13,7 +13,7 @@ import pytest
 import crossstream as cs
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
-from tests.faults.crash_points import POINTS, Arm, crash, files_in_use
+from tests.faults.crash_points import ON_SPARK, POINTS, Arm, crash, files_in_use
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
 
@@ -38,7 +38,7 @@ def crash_once(spark: Any, world: World, arm: Arm) -> None:
     crash(cs.SparkStreams(marketplace(), world.config(partitions=2), spark), arm)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ON_SPARK)
 def test_crash_and_restart(spark: Any, stocked: World, point: str) -> None:
     run_once(spark, stocked)
     expected = World(stocked.root, "app")
@@ -69,6 +69,7 @@ def test_a_repeated_batch_takes_what_it_took(spark: Any, stocked: World, point: 
     assert sorted(names) == ["N"] * 20 + ["P"] * 20
 
 
+@pytest.mark.nightly
 def test_crash_after_crash(spark: Any, stocked: World) -> None:
     for point in POINTS.values():
         crash_once(spark, stocked, point) if has_work(stocked) else run_once(spark, stocked)

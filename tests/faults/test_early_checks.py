@@ -12,10 +12,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application import inputs as connections
+from crossstream.application.inputs import check_written
 from crossstream.spark import session as spark_session
-from crossstream.spark import streams
-from crossstream.spark import topics as connections
-from crossstream.spark.topics import check_written
 from tests.faults.one_process import process
 from tests.spark.world import World
 
@@ -43,7 +42,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> NoReturn:
         pytest.fail("Spark is asked for")
 
-    monkeypatch.setattr(streams.SHARED, "use", refuse)
+    monkeypatch.setattr(spark_session.SHARED, "use", refuse)
 
 
 def refused(made: cs.Topology, config: cs.StreamsConfig) -> cs.CrossStreamError:

@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.storage.commit_log import BatchLog
-from tests.faults.crash_points import POINTS, Arm, crash, crashing, files_in_use
+from tests.faults.crash_points import ON_SPARK, POINTS, Arm, crash, crashing, files_in_use
 from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
 from tests.spark.world import World
 
@@ -56,7 +56,7 @@ def test_crash_while_the_table_is_filled(spark: Any, stocked: World, point: str)
     )
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ON_SPARK)
 def test_crash_while_the_table_changes(spark: Any, stocked: World, point: str) -> None:
     """The batch is repeated with the very changes and records it had, whatever has come since."""
     app = started(spark, stocked)

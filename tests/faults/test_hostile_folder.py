@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crossstream as cs
@@ -370,14 +370,21 @@ VALUES = st.one_of(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
-)
-@given(data=st.data())
+@pytest.mark.parametrize("examples", [20, pytest.param(500, marks=pytest.mark.nightly)])
 def test_any_change_of_what_a_folder_says(
-    tmp_path_factory: pytest.TempPathFactory, pattern: Path, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, pattern: Path, examples: int
 ) -> None:
     """Some values in some of its files are others, or some bytes are; the checksums fit."""
+
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(data=st.data())
+    def attack(data: st.DataObject) -> None:
+        attack_a_change(tmp_path_factory, pattern, data)
+
+    attack()
+
+
+def attack_a_change(tmp_path_factory: pytest.TempPathFactory, pattern: Path, data: st.DataObject) -> None:
     base = tmp_path_factory.mktemp("any")
     home, folder = base / "home", Path(shutil.copytree(pattern, base / "given" / "state"))
     home.mkdir()

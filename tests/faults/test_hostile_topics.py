@@ -12,7 +12,7 @@ import pytest
 
 from crossstream.errors import CrossStreamError, SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.filetopics.segments import STORED, Frame, encode
+from crossstream.filetopics.frame_format import STORED, Frame, encode
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.faults import hostile

@@ -9,13 +9,14 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.local import LocalRounds
+from crossstream.application.loop import Loop
 from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.kafka.errors import deleted
-from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import OffsetRange, TopicPartition
-from tests.faults.one_process import OneProcess, application, process
+from tests.faults.one_process import application, process
 from tests.spark.world import World, record_batch
 
 TEXT = serdes.string()
@@ -35,18 +36,18 @@ def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
     world = World(tmp_path)
     world.create(rows=1, out=1)
     world.append("rows", [("gone", "v", 1), ("kept", "v", 2)])
-    run, taken = OneProcess.run, []
+    run, taken = LocalRounds.run, []
 
-    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+    def running(self: LocalRounds, batch: Any, frame: Any) -> Any:
         taken.append((batch.ranges[0].start, frame))
         if len(taken) == 1:
             raise SourceError("records were deleted", code="CS-601")
         return run(self, batch, frame)
 
     with application(copying(), world.config(on_lost_records="skip")) as app:
-        monkeypatch.setattr(OneProcess, "run", running)
+        monkeypatch.setattr(LocalRounds, "run", running)
         monkeypatch.setattr(app.inputs.topics, "begin_offsets", lambda wanted: {TopicPartition("rows", 0): 1})
-        app._take_frame("what Spark hands in", 0)
+        app.run_rows("what Spark hands in", 0)
     assert taken == [(0, "what Spark hands in"), (1, "what Spark hands in")]
     assert [record.key for record in world.read("out")] == ["kept"]
     commit = BatchLog(world.state_dir).last_commit()
@@ -62,7 +63,7 @@ def begun(root: Path, committed: int) -> World:
     process(copying(), world.config())
     append(world, *range(committed, 5))
     with application(copying(), world.config()) as app, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OneProcess, "run", lambda *arguments: 1 / 0)
+        patch.setattr(LocalRounds, "run", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             app.run_next()
     return world
@@ -80,7 +81,7 @@ def delete(world: World, *offsets: int) -> None:
         (world.topics_dir / "rows" / "0" / f"{offset:020d}.seg").unlink()
 
 
-def drain(app: Engine) -> int:
+def drain(app: Loop) -> int:
     """Processes everything; how many records were counted as lost."""
     lost = 0
     while app.run_next():

@@ -12,9 +12,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import driver
-from crossstream.spark.errors import is_lost_worker, is_temporary
-from tests.faults.one_process import OneProcess, streams
+from crossstream.application import rounds
+from crossstream.application.local import LocalRounds
+from crossstream.spark.errors import heart, is_lost_worker, is_temporary
+from tests.faults.one_process import streams
 from tests.spark.world import World
 
 TEXT, NUMBER = serdes.string(), serdes.int64()
@@ -46,10 +47,14 @@ def world(tmp_path: Path) -> World:
     return found
 
 
+def said_by_spark(self: Any, error: Exception) -> str | None:
+    return heart(error) if is_lost_worker(error, "token") else None
+
+
 def killed(patch: pytest.MonkeyPatch, times: int, text: str = KILLED) -> list[int]:
     """Lets the first ``times`` runs of a batch fail at their end; gives the batches that were run."""
     ran: list[int] = []
-    run = OneProcess.run
+    run = LocalRounds.run
 
     def run_and_fail(self: Any, batch: Any, frame: Any = None) -> Any:
         done = run(self, batch, frame)
@@ -58,8 +63,9 @@ def killed(patch: pytest.MonkeyPatch, times: int, text: str = KILLED) -> list[in
             raise RuntimeError(text)
         return done
 
-    patch.setattr(OneProcess, "run", run_and_fail)
-    patch.setattr(driver, "_PAUSES", (0.0, 0.0, 0.0))
+    patch.setattr(LocalRounds, "run", run_and_fail)
+    patch.setattr(LocalRounds, "lost_worker", said_by_spark)
+    patch.setattr(rounds, "_PAUSES", (0.0, 0.0, 0.0))
     return ran
 
 

@@ -11,10 +11,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import topics as inputs
-from crossstream.spark.driver import Engine
+from crossstream.application import inputs
+from crossstream.application.local import LocalRounds
+from crossstream.application.loop import Loop
 from crossstream.storage.commit_log import BatchLog
-from tests.faults.one_process import OneProcess, application, process
+from tests.faults.one_process import application, process
 from tests.spark.world import World
 
 TEXT = serdes.string()
@@ -70,7 +71,7 @@ def delete(world: World, topic: str) -> None:
     shutil.rmtree(world.topics_dir / topic)
 
 
-def drain(running: Engine) -> None:
+def drain(running: Loop) -> None:
     while running.run_next():
         pass
 
@@ -115,15 +116,15 @@ def test_one_that_is_away_for_a_moment_goes_on(world: World, monkeypatch: pytest
 
 def test_one_that_is_deleted_under_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is planned anew without it."""
-    run = OneProcess.run
+    run = LocalRounds.run
 
-    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+    def running(self: LocalRounds, batch: Any, frame: Any) -> Any:
         if (world.topics_dir / "a1").exists():
             delete(world, "a1")
             raise cs.SourceError("there is no such file topic", code="CS-602", where={"topic": "a1"})
         return run(self, batch, frame)
 
-    monkeypatch.setattr(OneProcess, "run", running)
+    monkeypatch.setattr(LocalRounds, "run", running)
     process(matching("a.*", "b.*"), world.config())
     assert keys(world) == ["b"]
     assert BatchLog(world.state_dir).commits() == [0]

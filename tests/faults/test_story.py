@@ -10,9 +10,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.local import LocalRounds
 from crossstream.filetopics import FileTopics
-from crossstream.spark import driver
-from tests.faults.one_process import OneProcess, streams
+from tests.faults.one_process import application, streams
 from tests.filetopics.topics import numbered
 from tests.filetopics.topics import write as write_rows
 
@@ -76,7 +76,7 @@ def test_the_log_has_a_line_for_each_step(config, caplog):
 def test_a_failure_is_no_stop_and_the_next_start_says_what_it_repeats(config, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "crossstream")
     with monkeypatch.context() as patch:
-        patch.setattr(OneProcess, "run", lambda *arguments: 1 / 0)
+        patch.setattr(LocalRounds, "run", lambda *arguments: 1 / 0)
         with pytest.raises(cs.CrossStreamError):
             run(config)
     assert any(line.startswith("relay: failed: [CS-") for line in said(caplog, logging.ERROR))
@@ -89,13 +89,13 @@ def test_a_failure_is_no_stop_and_the_next_start_says_what_it_repeats(config, ca
 
 def test_the_batch_that_runs_is_seen(config, monkeypatch):
     seen = []
-    original = OneProcess.run
+    original = LocalRounds.run
 
     def running(rounds, batch, frame):
         seen.append((app.running.batch, app.running.records, time.time() - app.running.since < 30))
         return original(rounds, batch, frame)
 
-    monkeypatch.setattr(OneProcess, "run", running)
+    monkeypatch.setattr(LocalRounds, "run", running)
     with streams(relay(), config) as app:
         assert app.running is None
         app.process_available()
@@ -104,12 +104,12 @@ def test_the_batch_that_runs_is_seen(config, monkeypatch):
 
 
 def test_a_function_for_each_batch_has_a_phase(config, monkeypatch):
-    monkeypatch.setattr(driver, "deliver", lambda *arguments: time.sleep(0.2))
-    with streams(relay(lambda frame, batch: None), config) as app:
-        app.process_available()
-        phases = app.progress.phases
+    monkeypatch.setattr(LocalRounds, "deliver", lambda *arguments: time.sleep(0.2))
+    with application(relay(lambda frame, batch: None), config) as running:
+        running.run_until(running.inputs.end_offsets())
+        phases, seconds = running.progress.phases, running.progress.seconds
     assert phases["for_each_batch"] >= 200
-    assert phases["run"] + phases["for_each_batch"] <= 1000 * app.progress.seconds
+    assert phases["run"] + phases["for_each_batch"] <= 1000 * seconds
     with streams(relay(), replace(config, state_dir=f"{config.state_path}2")) as app:
         app.process_available()
         assert "for_each_batch" not in app.progress.phases

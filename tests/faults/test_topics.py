@@ -58,7 +58,7 @@ def test_a_missing_topic(spark: Any, world: World) -> None:
 def test_a_topic_that_goes_away_while_running(
     spark: Any, stocked: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossstream.spark import topics as inputs
+    from crossstream.application import inputs
 
     monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.1)
     aside = stocked.root / "aside"

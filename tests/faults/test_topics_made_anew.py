@@ -12,10 +12,10 @@ from msgspec import structs
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import topics as inputs
-from crossstream.spark.job import SparkRounds
+from crossstream.application import inputs
+from crossstream.application.local import LocalRounds
 from crossstream.storage.commit_log import BatchLog
-from tests.faults.one_process import OneProcess, application, process
+from tests.faults.one_process import application, process
 from tests.spark.world import World
 
 TEXT = serdes.string()
@@ -109,14 +109,14 @@ def test_one_that_is_replaced_under_a_batch(
     world: World, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is shorter, so the batch cannot read its range: it is planned anew. Nobody waits for what is gone."""
-    run, new = OneProcess.run, ["n1", "n2"][:number]
+    run, new = LocalRounds.run, ["n1", "n2"][:number]
 
-    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+    def running(self: LocalRounds, batch: Any, frame: Any) -> Any:
         monkeypatch.undo()
         make_anew(world, "orders", *new)
         return run(self, batch, frame)
 
-    monkeypatch.setattr(OneProcess, "run", running)
+    monkeypatch.setattr(LocalRounds, "run", running)
     topology = copying(["orders", "shops"])
     with application(topology, world.config(on_lost_records="skip")) as app:
         known, ends = dict(app.sources.topic_ids), app.inputs.end_offsets_from_outside()
@@ -129,13 +129,13 @@ def test_one_that_is_replaced_under_a_batch(
 
 
 def test_an_error_under_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = OneProcess.run
+    run = LocalRounds.run
 
-    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+    def running(self: LocalRounds, batch: Any, frame: Any) -> Any:
         make_anew(world, "orders", "n1")
         return run(self, batch, frame)
 
-    monkeypatch.setattr(OneProcess, "run", running)
+    monkeypatch.setattr(LocalRounds, "run", running)
     with pytest.raises(cs.SourceError) as caught:
         process(copying(), world.config())
     assert caught.value.code == "CS-603"
@@ -175,7 +175,7 @@ def test_one_of_which_nothing_was_read(world: World) -> None:
     make_anew(world, "later")
     world.append("later", [("l1", "s1", 3)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkRounds, "run", lambda *arguments: 1 / 0)
+        patch.setattr(LocalRounds, "run", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             process(copying(["orders", "later"]), world.config())
     make_anew(world, "later", "l2", "l3")
@@ -210,7 +210,7 @@ def test_a_batch_that_was_begun_with_records_that_are_gone(world: World) -> None
     world.append("orders", [("o3", "s1", 2)])
     world.append("shops", [("s2", "old", 2)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkRounds, "run", lambda *arguments: 1 / 0)
+        patch.setattr(LocalRounds, "run", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             process(copying(["orders", "shops"]), world.config())
     make_anew(world, "orders", "n1", "n2", "n3", "n4")

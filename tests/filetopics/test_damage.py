@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError, SourceError
-from crossstream.filetopics import FileTopics
-from crossstream.filetopics import segments as segmenting
+from crossstream.filetopics import FileTopics, partition_log
 from crossstream.filetopics import writer as chunking
-from crossstream.filetopics.segments import HEADER, encode
+from crossstream.filetopics.frame_format import HEADER, encode
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.filetopics.topics import batch, numbered, read, segments, write
 from tests.laws.effort import law
@@ -161,7 +160,7 @@ def test_a_full_disk_leaves_whole_frames_only(topics: FileTopics, monkeypatch: p
     writer = topics.writer()
     writer.write("t", batch(numbered(1, 6)))
     with monkeypatch.context() as patch:
-        patch.setattr(segmenting, "_write", full)
+        patch.setattr(partition_log, "_write", full)
         with pytest.raises(SinkError, match=r"CS-665.*No space left"):
             writer.flush()
     assert path.read_bytes() == whole
@@ -183,7 +182,7 @@ def test_a_write_that_fails_leaves_nothing_to_be_written_later(
     monkeypatch.setattr(chunking, "MAX_ROWS", 3)
     writer = topics.writer()
     with monkeypatch.context() as patch:
-        patch.setattr(segmenting, "_write", broken)
+        patch.setattr(partition_log, "_write", broken)
         writer.write("t", batch(numbered(2, 6)))
         with pytest.raises(SinkError, match="CS-665"):
             writer.write("t", batch(numbered(2, 8)))

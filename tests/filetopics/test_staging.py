@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError
-from crossstream.filetopics import FileTopics, Staged
-from crossstream.filetopics import segments as segmenting
+from crossstream.filetopics import FileTopics, Staged, partition_log
 from crossstream.filetopics import writer as chunking
 from crossstream.topics import TopicPartition
 from tests.filetopics.topics import Row, batch, numbered, read, segments, write
@@ -104,7 +103,7 @@ class Crash(BaseException):
 
 def crash_after(patch: pytest.MonkeyPatch, writes: int) -> None:
     """Lets ``writes`` pieces reach the disk, and ten bytes of the next."""
-    write_whole, left = segmenting._write, iter(range(writes))
+    write_whole, left = partition_log._write, iter(range(writes))
 
     def write_some(file: int, content: bytes) -> None:
         if next(left, None) is not None:
@@ -114,7 +113,7 @@ def crash_after(patch: pytest.MonkeyPatch, writes: int) -> None:
         patch.setattr("os.ftruncate", lambda file, size: None)
         raise Crash
 
-    patch.setattr(segmenting, "_write", write_some)
+    patch.setattr(partition_log, "_write", write_some)
 
 
 def test_a_tag_before_the_given_offset_does_not_count(topics: FileTopics) -> None:

@@ -231,9 +231,9 @@ def test_a_missing_topic_is_created_by_writing(topics: FileTopics) -> None:
 def test_writing_refuses_what_it_cannot_store(topics: FileTopics) -> None:
     topics.log().create_topic("t", 2)
     writer, records = topics.writer(), batch(numbered(2))
-    with pytest.raises(SinkError, match="CS-654"):
+    with pytest.raises(SinkError, match="CS-655"):
         writer.write("t", records, [0, 2])
-    with pytest.raises(SinkError, match="CS-654"):
+    with pytest.raises(SinkError, match="CS-655"):
         writer.write("t", records, [-1, 0])
     writer.close()
     assert segments(topics) == []

@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.application import inputs as topics
+from crossstream.application.inputs import TopicInputs, connection_of
+from crossstream.application.open_state import Found
 from crossstream.catalog.planners import plan_topology
 from crossstream.errors import SourceError
 from crossstream.kafka import client
 from crossstream.kafka.client import Outages
-from crossstream.spark import topics
-from crossstream.spark.claim import Found
-from crossstream.spark.topics import Inputs, connection_of
 from crossstream.storage.commit_log import BatchLog
 
 LINE = "FAIL [crossstream#producer-{}] [thrd:h:9/bootstrap]: h:9/bootstrap: Connection refused (after {}ms in state)"
 
 
-def inputs(folder: Path, **settings: Any) -> Inputs:
+def inputs(folder: Path, **settings: Any) -> TopicInputs:
     builder = cs.StreamsBuilder()
     builder.table("a").to_stream().to("out")
     config = cs.StreamsConfig(
         application_id="a", bootstrap_servers="localhost:9", state_dir=folder, **settings
     )
-    return Inputs(plan_topology(builder.build()), config, connection_of(config), BatchLog(folder))
+    return TopicInputs(plan_topology(builder.build()), config, connection_of(config), BatchLog(folder))
 
 
 def test_a_first_start_does_not_wait_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.local import LocalRounds
 from crossstream.cli import main
 from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, transactions
@@ -28,9 +29,10 @@ from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
 from crossstream.lakehouse.delta import DeltaSink
+from crossstream.once import BatchMark
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
-from tests.faults.one_process import OneProcess, process
+from tests.faults.one_process import process
 from tests.kafka.committed import ends
 from tests.kafka.fixtures import await_end, proxied, records, rows_of
 from tests.kafka.proxy import Proxy
@@ -296,7 +298,7 @@ def test_without_the_mark_results_would_come_twice(
     state = BatchLog(world.state).application()
     assert state is not None
     with monkeypatch.context() as patch:
-        patch.setattr(TransactionPublisher, "_read", lambda self: transactions.Mark(state.state_id, -1))
+        patch.setattr(TransactionPublisher, "_read", lambda self: BatchMark("", "", state.state_id, -1))
         world.run()
     assert world.counts(reader, 4) == [("a", 1), ("a", 1)]
 
@@ -350,14 +352,14 @@ def test_tasks_that_run_twice_count_once(
     world: World, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Spark's speculation does, and a worker that is lost after it has written."""
-    run = OneProcess._run
+    run = LocalRounds.run_stage
 
-    def run_twice(rounds: OneProcess, *arguments: Any) -> Any:
+    def run_twice(rounds: LocalRounds, *arguments: Any) -> Any:
         run(rounds, *arguments)
         return run(rounds, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OneProcess, "_run", run_twice)
+        patch.setattr(LocalRounds, "run_stage", run_twice)
         world.append("a", "b", "a")
         world.run()
     assert len(list((world.state / "staged").iterdir())) == 1
@@ -425,7 +427,7 @@ def test_a_mark_that_is_lost_is_no_reason_to_guess(world: World) -> None:
         patch.setattr(TransactionPublisher, "_read", lambda self: None)
         with pytest.raises(cs.StateError) as caught:
             world.run()
-    assert caught.value.code == "CS-741"
+    assert caught.value.code == "CS-743"
     assert "batch 0" in str(caught.value)
 
 
@@ -442,7 +444,7 @@ def test_a_copy_of_the_state_that_is_older_than_the_results_is_refused(
     world.state = tmp_path / "copy"
     with pytest.raises(cs.StateError, match="ends with batch 0") as caught:
         world.run()
-    assert caught.value.code == "CS-741"
+    assert caught.value.code == "CS-742"
     world.settings = {"on_lost_state": "restart"}
     world.run()
     end = world.log.end_offsets([_place(world)])[_place(world)]
@@ -453,7 +455,7 @@ def test_a_batch_that_was_noted_is_not_run_again(world: World, reader: KafkaRead
     world.append("a")
     world.run(after(BatchLog, "write_publication"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OneProcess, "run", lambda *_: pytest.fail("it ran again"))
+        patch.setattr(LocalRounds, "run", lambda *_: pytest.fail("it ran again"))
         world.run()
     # The record of the transaction that was left open and its end, then those of the next one.
     assert world.counts(reader, 4) == [("a", 1)]
@@ -542,7 +544,7 @@ def test_a_note_that_failed_is_not_tried_again_by_the_next_producer(monkeypatch:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         ready()
 
-    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: transactions.Mark(state, -1))
+    monkeypatch.setattr(TransactionPublisher, "_ready", lambda self, state: BatchMark("", "", state, -1))
     monkeypatch.setattr(TransactionPublisher, "_transaction", transaction)
     publisher = TransactionPublisher(KafkaConnection("nowhere"), "app")
     with pytest.raises(cs.StateError, match="full"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from crossstream.kafka import errors as faults
+from crossstream.kafka import errors
 
 HUNG_UP = [
     "127.0.0.1:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 0ms in state UP)",
@@ -21,13 +21,13 @@ TIMED_OUT = KafkaError(KafkaError._MSG_TIMED_OUT)
 
 @pytest.mark.parametrize("complaint", HUNG_UP)
 def test_the_next_step_suspects_the_protocol(complaint: str) -> None:
-    written = faults.undelivered(TIMED_OUT, "any", 0, b"k", complaint=complaint)
-    for error in (faults.away(2.0, complaint), written):
+    written = errors.undelivered(TIMED_OUT, "any", 0, b"k", complaint=complaint)
+    for error in (errors.away(2.0, complaint), written):
         assert "security.protocol" in (error.next or "")
 
 
 @pytest.mark.parametrize("complaint", [NOBODY, None])
 def test_where_nobody_listens_it_does_not(complaint: str | None) -> None:
-    written = faults.undelivered(TIMED_OUT, "any", 0, b"k", complaint=complaint)
-    for error in (faults.away(2.0, complaint), written):
+    written = errors.undelivered(TIMED_OUT, "any", 0, b"k", complaint=complaint)
+    for error in (errors.away(2.0, complaint), written):
         assert "security.protocol" not in (error.next or "")

@@ -24,12 +24,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application import inputs
+from crossstream.application.loop import Loop
 from crossstream.dev.broker import BrokerInfo
 from crossstream.kafka import KafkaConnection, instance
-from crossstream.kafka.instance import Instance, Mark
+from crossstream.kafka.instance import Instance, OwnerMark
 from crossstream.kafka.log import KafkaLog
-from crossstream.spark import topics as inputs
-from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.one_process import application
@@ -102,12 +102,12 @@ class World:
     def offsets(self) -> dict[TopicPartition, int]:
         return {place: one.offset for place, one in self.log.committed(self.name, self.places).items()}
 
-    def mark(self, partition: int = 0) -> Mark:
+    def mark(self, partition: int = 0) -> OwnerMark:
         note = self.log.committed(self.name, self.places)[self.places[partition]].note
-        return msgspec.json.decode(note, type=Mark)
+        return msgspec.json.decode(note, type=OwnerMark)
 
 
-def process(running: Engine) -> None:
+def process(running: Loop) -> None:
     running.run_until(running.inputs.end_offsets())
 
 

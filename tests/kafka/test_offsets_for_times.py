@@ -18,7 +18,7 @@ from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.runtime.backlog_split import Cutter, Span, count
+from crossstream.runtime.backlog import Cutter, Span, count
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.faults.one_process import application
 from tests.kafka.fixtures import await_end, new_topic, rows_of, whole

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from crossstream.dev.broker import BrokerInfo
 from crossstream.errors import SinkError
-from crossstream.kafka import KafkaConnection
-from crossstream.kafka import producer as partition_counts
+from crossstream.kafka import KafkaConnection, partition_counts
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
-from crossstream.spark.worker import Held, WorkerOutput
+from crossstream.runtime.delivery import TaskId
 from crossstream.topics import TopicPartition
 from tests.kafka.fixtures import frozen, guarded, new_topic, numbered
 
@@ -79,14 +77,13 @@ def test_a_topic_that_is_missing_or_cannot_be(
 ) -> None:
     """So a partitioner is not asked; a worker passes the error on."""
     monkeypatch.setattr(partition_counts, "SETTLE_SECONDS", 0.5)
-    held = Held(SimpleNamespace(connection=broker), None)  # type: ignore[arg-type]
-    output = WorkerOutput(held, None, 0, 0)  # type: ignore[arg-type]
+    delivery = broker.delivery(None)  # type: ignore[arg-type]
     with pytest.raises(SinkError) as caught:
-        output.partition_count(topic)
+        delivery.writer(TaskId(0, 0, 0)).partition_count(topic)
     assert caught.value.code == code
     assert caught.value.where["topic"] == topic
     assert caught.value.next
-    held.writer.close()
+    delivery.close()
 
 
 @pytest.mark.parametrize("password", ["wrong", "right"])

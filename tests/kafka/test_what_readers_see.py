@@ -9,10 +9,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.publishing import Publishing
 from crossstream.filetopics import FileTopics
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
-from crossstream.spark.publishing import Publishing
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicConnection, TopicPartition
 from tests.faults.one_process import application

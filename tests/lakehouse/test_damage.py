@@ -105,7 +105,7 @@ def test_a_table_that_lost_rows_is_refused(lives: Lives, lose: Callable[[Any], N
     with pytest.raises(cs.StateError) as caught:
         lives.run()
     assert (caught.value.code, caught.value.what.split(",")[0]) == (
-        "CS-741",
+        "CS-745",
         "the table lacks batch 1 of this state",
     )
     assert "counts" in caught.value.where["table"]
@@ -126,4 +126,4 @@ def test_a_table_that_is_removed_under_an_application(lives: Lives) -> None:
         with pytest.raises(cs.CrossStreamError) as caught:
             app.process_available()
     # delta-rs misses a file of the version that it has open.
-    assert caught.value.code == ("CS-665" if lives.lake.form == "delta" else "CS-741")
+    assert caught.value.code == ("CS-665" if lives.lake.form == "delta" else "CS-745")

@@ -13,10 +13,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.publishing import Publishing
 from crossstream.lakehouse.delta import DeltaSink
 from crossstream.lakehouse.iceberg import IcebergSink
 from crossstream.lakehouse.tables import Tables
-from crossstream.spark.publishing import Publishing
 from crossstream.storage import lease as leases
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
@@ -154,7 +154,7 @@ def test_an_older_copy_of_the_state_is_refused(lives: Lives) -> None:
     shutil.copytree(copy, lives.world.state_dir)
     with pytest.raises(cs.StateError) as caught:
         lives.run()
-    assert caught.value.code == "CS-741"
+    assert caught.value.code == "CS-744"
     assert "has batch 1 of this state, whose last batch is 0" in caught.value.what
     assert lives.events() == ["a", "b"]
     # From the older state the batch runs again; rows of a key are there once, records twice.
@@ -169,7 +169,7 @@ def test_a_batch_for_a_sink_that_is_gone(lives: Lives) -> None:
     lives.run(before(lives.writer, "write"))
     with pytest.raises(cs.StateError) as caught:
         lives.run(topology=lives.topology(name="others"))
-    assert (caught.value.code, "'events'" in caught.value.what) == ("CS-741", True)
+    assert (caught.value.code, "'events'" in caught.value.what) == ("CS-746", True)
     lives.run()
     assert lives.events() == ["a"]
 
@@ -223,7 +223,7 @@ def test_a_refused_table_stops_the_start(lives: Lives) -> None:
     lives.lake.create("counts", pa.schema([("key", pa.string()), ("value", pa.string())]))
     with streams(lives.topology(), lives.world.config()) as app, pytest.raises(cs.SinkError) as caught:
         app.process_available()
-    assert caught.value.code == "CS-654"
+    assert caught.value.code == "CS-657"
 
 
 @pytest.mark.usefixtures("cache")

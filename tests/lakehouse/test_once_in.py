@@ -12,6 +12,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.local import LocalRounds
+from crossstream.once import BatchMark
+from crossstream.runtime.round import Sent
 from crossstream.spark import frames
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
@@ -51,9 +54,9 @@ class Database:
             if arm is not None:
                 arm(patch)
                 with pytest.raises(Crash):
-                    process(builder.build(), self.world.config())
+                    process(builder.build(), self.world.config(), Delivering(builder.build()))
             else:
-                process(builder.build(), self.world.config())
+                process(builder.build(), self.world.config(), Delivering(builder.build()))
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
         connection = self.connect()
@@ -64,6 +67,17 @@ class Database:
 
     def words(self) -> list[str]:
         return sorted(word for (word,) in self.query("SELECT word FROM words"))
+
+
+class Delivering(LocalRounds):
+    """Calls the functions for each batch, as rounds on Spark do."""
+
+    def __init__(self, topology: cs.Topology) -> None:
+        super().__init__()
+        self._topology = topology
+
+    def deliver(self, sent: Sent, mark: BatchMark) -> None:
+        frames.deliver(None, self._topology, sent, mark)  # type: ignore[arg-type]  # there is no session
 
 
 def keys_of(spark: Any, node: Any, blobs: list[bytes], batch: int) -> list[Any]:

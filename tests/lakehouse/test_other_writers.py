@@ -202,7 +202,7 @@ def test_a_column_that_is_renamed_is_a_clear_error(
                 other.renames_a_column(name, "value", "renamed")
         with pytest.raises(cs.SinkError) as caught:
             app.process_available()
-    assert (caught.value.code, "value" in caught.value.what) == ("CS-654", True)
+    assert (caught.value.code, "value" in caught.value.what) == ("CS-657", True)
     for name in NAMES:
         if "renamed" in lives.lake.rows(name).columns:
             other.renames_a_column(name, "renamed", "value")

@@ -100,7 +100,7 @@ def attempt(case: Damaged, seed: int) -> str:
     except cs.CrossStreamError as error:
         refused = error
     if refused is not None:
-        assert refused.code in {"CS-654", "CS-665", "CS-741"}, refused
+        assert refused.code in {"CS-657", "CS-665", "CS-745"}, refused
         assert refused.next, refused
         assert "counts" in refused.where["table"], refused
         # Once the file is as it was, the batch is written, and once.

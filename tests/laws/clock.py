@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crossstream.spark import driver as spark_engine
-from crossstream.spark.driver import Engine
+from crossstream.application import loop as spark_engine
+from crossstream.application.loop import Loop
 from tests.spark.world import World
 
 START = 1_700_000_000_000
@@ -34,7 +34,7 @@ def out(world: World) -> list[tuple[str, str, int]]:
     return [(output.key, output.value, output.ts) for output in world.read("out")]
 
 
-def batches(engine: Engine) -> int:
+def batches(engine: Loop) -> int:
     """Batches until there is nothing to do."""
     count = 0
     while engine.run_next():

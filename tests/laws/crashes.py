@@ -18,7 +18,7 @@ import pytest
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream.filetopics.segments import Appender
+from crossstream.filetopics.partition_log import Appender
 from tests.conformance.runner import Serdes, is_table, is_used
 from tests.faults.one_process import process
 from tests.laws.strategies import Case, with_headers

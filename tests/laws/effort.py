@@ -1,6 +1,6 @@
 """How much the laws on the driver are tried.
 
-``make test`` tries the same 30 cases of each law every time, ``make test-fast`` 10; ``make test-nightly``
+``make test`` tries the same 30 cases of each law every time, ``make test-fast`` 7; ``make test-nightly``
 tries 3,000, others each time, and prints the seed. A failure it finds becomes an `@example`.
 """
 

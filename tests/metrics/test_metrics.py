@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 import crossstream as cs
+from crossstream.application.local import LocalRounds
 from crossstream.metrics.observation import BOUNDS, Progress, skew_of
 from crossstream.metrics.table import METRICS, prometheus_names
 from crossstream.metrics.watch import Live, Watch
-from tests.faults.one_process import OneProcess, streams
+from tests.faults.one_process import streams
 from tests.metrics.shop import config_of, shop, write
 
 Numbers = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -44,10 +45,10 @@ def test_a_scrape_has_every_number(tmp_path: Path) -> None:
     write(tmp_path, "customers", [("c1", {"name": "Ann"}, 1_000), (None, {"name": "lost"}, 1_000)])
     with streams(shop(), config_of(tmp_path, metrics_port=0)) as app:
         app.process_available()
-        found, progress = scraped(app._window.metrics_port), app.progress
+        found, progress = scraped(app._monitoring.metrics_port), app.progress
         write(tmp_path, "orders", [("o3", {"customer": "c1"}, 9_000)])
         app.process_available()
-        later = scraped(app._window.metrics_port)
+        later = scraped(app._monitoring.metrics_port)
     assert value(found, "read_records_total") == 4
     assert value(found, "written_records_total") == 1
     assert value(found, "dropped_records_total", operator="customers", reason="null-key") == 1
@@ -72,21 +73,21 @@ def test_lag_and_the_running_batch_show_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that came after the batch began count, too, though the loop has not seen them yet."""
-    run, seen = OneProcess._run_alone, []
+    run, seen = LocalRounds.run, []
 
-    def watched(self: OneProcess, batch: Any) -> Any:
+    def watched(self: LocalRounds, batch: Any, rows: Any) -> Any:
         if not seen:
             write(tmp_path, "orders", [("b", {"customer": "c"}, 2), ("c", {"customer": "c"}, 3)])
-            app._engine.ends = (0.0, {})  # as after a batch of some seconds
-            seen.append(scraped(app._window.metrics_port))
-        return run(self, batch)
+            app._runner.loop.ends = (0.0, {})  # as after a batch of some seconds
+            seen.append(scraped(app._monitoring.metrics_port))
+        return run(self, batch, rows)
 
-    monkeypatch.setattr(OneProcess, "_run_alone", watched)
+    monkeypatch.setattr(LocalRounds, "run", watched)
     write(tmp_path, "orders", [("a", {"customer": "c"}, 1)])
     write(tmp_path, "customers", [])
     with streams(shop(), config_of(tmp_path, metrics_port=0)) as app:
         app.process_available()
-        after = scraped(app._window.metrics_port)
+        after = scraped(app._monitoring.metrics_port)
     assert value(seen[0], "lag_records", topic="orders", partition="0") == 3
     assert value(seen[0], "batch_running_seconds") > 0
     assert value(after, "batch_running_seconds") == 0
@@ -121,7 +122,7 @@ def test_nothing_is_left_after_a_stop(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with streams(shop(), config_of(tmp_path, metrics_port=0)) as app:
         app.process_available()
-        port = app._window.metrics_port
+        port = app._monitoring.metrics_port
     assert set(threading.enumerate()) <= before
     with pytest.raises(OSError, match="refused"):
         scraped(port)

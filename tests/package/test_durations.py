@@ -77,7 +77,7 @@ def test_negative_durations_only_where_they_are_allowed():
 
 def test_the_error_is_that_of_the_caller():
     with pytest.raises(TopologyError) as caught:
-        to_milliseconds("soon", error=TopologyError)
+        to_milliseconds("soon", code="CS-110")
     assert caught.value.code == "CS-110"
     assert caught.value.where["line"].startswith(__file__)
 

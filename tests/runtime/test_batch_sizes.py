@@ -10,7 +10,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.catalog.planners import plan_topology
-from crossstream.runtime.backlog_split import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
+from crossstream.runtime.sizing import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import SourceRange
 from tests.faults.one_process import process

@@ -117,6 +117,17 @@ FOUND = {
         Step("aggregate", (0,), "count", store=True, windows=Windows("sliding")),
         Step("join", (1, 1), "inner"),
     ),
+    "versions of a group's row are as new as its newest row": Case(
+        (
+            Step("table", fn="row"),
+            Step("aggregate", (0,), "reduce", by="key, row"),
+            Step("to_stream", (1,)),
+            Step("to_table", (2,), history=12),
+            Step("aggregate", (3,), "reduce", by="key, row"),
+        ),
+        (Item(0, "c", row(2, "b"), 27), Item(0, "b", row(1, "b", 1.0), 22)),
+        Way(),
+    ),
 }
 
 

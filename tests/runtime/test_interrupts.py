@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
+from crossstream.application import loop as engine
 from crossstream.runtime import scheduler as planning
-from crossstream.spark import driver as engine
 from crossstream.storage import commit_log as log
 from tests.faults.one_process import process, streams
 from tests.laws.crashes import config, given_to, some_places, some_rows, what_is_left
@@ -107,13 +107,13 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
     world.create(rows=1, results=1)
     with streams(copied(), world.config(partitions=1)) as app:
         app.start()
-        running = app._engine
+        running = app._runner.loop
         assert running is not None
         with monkeypatch.context() as patch:
             patch.setattr(running.inputs, "reached", interrupting)
             with pytest.raises(KeyboardInterrupt):
                 app.process_available()
-        assert running.hurried == 0
+        assert app._runner.life.waiters == 0
         assert app.status == "running"
         world.append("rows", [("a", "0", 0)])
         app.process_available()

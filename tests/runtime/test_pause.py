@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark.topics import Inputs
+from crossstream.application.inputs import TopicInputs
 from tests.faults.one_process import streams
 from tests.spark.test_running import wait_for
 from tests.spark.world import World
@@ -67,17 +67,17 @@ def test_a_started_application_is_paused_and_resumed(world: World) -> None:
 def test_nothing_written_after_a_pause_is_read_however_the_loop_stands(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refresh = Inputs.refresh
+    refresh = TopicInputs.refresh
     pauses = [True]
 
-    def pausing(inputs: Inputs) -> None:
+    def pausing(inputs: TopicInputs) -> None:
         if app.progress.batch == 0 and pauses:  # the loop has looked for a pause just before
             pauses.clear()
             app.pause()
             append(world, "b")
         refresh(inputs)
 
-    monkeypatch.setattr(Inputs, "refresh", pausing)
+    monkeypatch.setattr(TopicInputs, "refresh", pausing)
     with streams(loud(), world.config()) as app:
         app.start()
         wait_for(lambda: app.is_paused)
@@ -125,7 +125,7 @@ def test_who_waits_for_a_started_application_hears_of_a_pause(world: World) -> N
         append(world, "b")
         waiting = threading.Thread(target=lambda: refused(app))
         waiting.start()
-        wait_for(lambda: app._engine is not None and app._engine.hurried > 0)
+        wait_for(lambda: app._runner.life.waiters > 0)
         app.pause()
         waiting.join(10)
         assert not waiting.is_alive()
@@ -138,7 +138,7 @@ def test_a_pause_is_no_silence(world: World, paused: bool) -> None:
     with streams(loud(), world.config(idle_after="1 hour")) as app:
         app.start()
         app.process_available()
-        engine = app._engine
+        engine = app._runner.loop
         assert engine is not None
         engine._listener.since = before = 7
         if paused:

@@ -15,7 +15,7 @@ from crossstream.runtime import round as task
 from crossstream.task import shuffle_codec
 from tests.conformance.compare import by_key
 from tests.laws.effort import law
-from tests.laws.engine import Way, check_in_batches, run_engine, ways
+from tests.laws.engine import Way, check_in_batches, run_engine, ways, with_one_time
 from tests.laws.strategies import EXTRACTOR, Case, chain_cases, foreign_key_cases, table_cases
 from tests.laws.strategies import case as made
 from tests.laws.wide import wide_cases
@@ -45,7 +45,7 @@ def sliced(size: int) -> Iterator[list[int]]:
 @law
 @given(table_cases() | foreign_key_cases() | chain_cases(), ways())
 def test_every_key_by_itself(case: Case, way: Way) -> None:
-    whole = run_engine(case, way)
+    whole = run_engine(case, with_one_time(case, way))
     with sliced(1):
         ran = check_in_batches(case, way)
     assert [by_key(outputs) for outputs in ran.outputs] == [by_key(outputs) for outputs in whole.outputs]

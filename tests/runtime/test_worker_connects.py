@@ -10,7 +10,11 @@ import pytest
 
 import crossstream as cs
 from crossstream.catalog.planners import plan_topology
+from crossstream.filetopics import FileTopics
+from crossstream.runtime.delivery import AtOnce, Delivery, Place
+from crossstream.runtime.worker import Job
 from crossstream.spark import worker
+from crossstream.task.batch import Settings
 
 
 class Connection:
@@ -18,6 +22,9 @@ class Connection:
 
     def __init__(self) -> None:
         self.opened = 0
+
+    def delivery(self, place: Place) -> Delivery:
+        return AtOnce(self.writer)
 
     def writer(self) -> Any:
         return SimpleNamespace(open=self._open, close=lambda: None)
@@ -27,8 +34,8 @@ class Connection:
 
 
 class Staged(Connection):
-    def stage_in(self, storage: Any, task: str) -> Any:
-        raise AssertionError
+    def delivery(self, place: Place) -> Delivery:
+        return FileTopics(str(place.staging)).delivery(place)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +47,9 @@ def test_the_client_is_opened_before_there_are_records(
     builder, connection = cs.StreamsBuilder(), kind()
     stream = builder.stream("in")
     stream.to("out") if writes else stream.for_each_batch(lambda frame, id: None)
-    job = SimpleNamespace(plan=plan_topology(builder.build()), state_dir=str(tmp_path), connection=connection)
-    monkeypatch.setattr(worker, "_held", {})
+    plan, folder = plan_topology(builder.build()), str(tmp_path)
+    job = Job("app", plan, folder, folder, Settings(), connection)  # type: ignore[arg-type]
+    monkeypatch.setattr(worker, "_states", {})
     monkeypatch.setattr(worker.pickle, "load", lambda _: job)
-    held = worker.held_for("run", lambda: b"")
+    worker.state_for("run", lambda: b"")
     assert connection.opened == expected
-    assert (held.writer is not None) == bool(expected)

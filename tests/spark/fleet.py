@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 import crossstream as cs
 from tests.conformance.compare import by_key
 from tests.conformance.functions import Style, expressible
@@ -55,6 +57,15 @@ class Voyage:
     ) -> Voyage:
         sailed = run_fleet(spark, world, cases, partitions=partitions, cuts=cuts, functions=functions)
         return cls(cases, partitions, cuts, functions, sailed)
+
+
+def either(voyages: Mapping[str, Any], nightly: Mapping[str, Any]) -> list[Any]:
+    """Voyages of every run, and those of the nightly ones, as parameters of a fixture."""
+    return [
+        pytest.param(how, id=name.replace(" ", "-"), marks=marks)
+        for some, marks in ((voyages, ()), (nightly, pytest.mark.nightly))
+        for name, how in some.items()
+    ]
 
 
 def check_all(voyage: Voyage, check: Callable[[Voyage, Case, Sailed], None]) -> None:

@@ -1,4 +1,4 @@
-"""Table joins on Spark: the recorded cases, the specification's tables and random cases, in any batches.
+"""Table joins on Spark: the recorded cases and the specification's tables, in any batches; nightly random cases too.
 
 tables    after each batch a result folds to the reference's table, and its store holds the same rows
 engine    the test driver, given the same batches, emits the same records
@@ -18,7 +18,7 @@ from tests.conformance.vectors import load
 from tests.oracle.cases import JOINS, random_case
 from tests.reference import fold
 from tests.spark.fixtures import Sessions
-from tests.spark.fleet import Sailed, Voyage, check_all, check_driver, reference
+from tests.spark.fleet import Sailed, Voyage, check_all, check_driver, either, reference
 from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = pytest.mark.spark
@@ -52,15 +52,18 @@ def drawn(seed: int, count: int) -> list[Case]:
 VOYAGES: dict[str, Any] = {
     "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions", SPREAD),
     "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables", ALONE),
+}
+NIGHTLY: dict[str, Any] = {
     "random cases in four batches on three partitions": (drawn(11, 30), 3, 4, "callables", SPREAD),
     "random cases in four batches of one task each": (drawn(21, 30), 3, 4, "callables", ALONE),
     "with global tables in three batches on three partitions": (GLOBAL, 3, 3, "expressions", ALONE),
 }
+"""The law of the random cases is the driver's (`test_random_cases`), and `test_global_tables` has global tables."""
 
 
-@pytest.fixture(scope="module", params=VOYAGES, ids=lambda name: name.replace(" ", "-"))
+@pytest.fixture(scope="module", params=either(VOYAGES, NIGHTLY))
 def voyage(request: pytest.FixtureRequest, sessions: Sessions, tmp_path_factory: Any) -> Voyage:
-    *how, rows = VOYAGES[request.param]
+    *how, rows = request.param
     world = World(tmp_path_factory.mktemp("fleet"), single_task_rows=rows)
     return Voyage.of(*how, sessions.running(), world)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import crossstream as cs
-from crossstream.spark import driver as engine
+from crossstream.spark import frame_loop as engine
 from crossstream.spark.frames import frame_of
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS

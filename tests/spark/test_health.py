@@ -13,7 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark.window import Health
+from crossstream.application.health import Health
 from tests.faults.one_process import streams
 from tests.spark.world import World
 
@@ -79,7 +79,7 @@ def test_from_start_to_stop(world: World) -> None:
     config = world.config(health_port=0, health_patience="300 ms")
     with streams(topology(), config) as app:
         app.start()
-        port = app._health.port
+        port = app._runner._health.port
         assert gate.reached.wait(20)
         assert ask(port, "/ready")[0] == 503, "the first batch is not done"
         stuck = wait_for(port, "/health", 503)
@@ -103,7 +103,7 @@ def test_an_application_that_failed_says_so_without_data(world: World) -> None:
     world.append("words", [("a", "bad", 2)])
     with streams(topology(), world.config(health_port=0)) as app:
         app.start()
-        port = app._health.port
+        port = app._runner._health.port
         body = wait_for(port, "/health", 503)
         failed = "the application has failed: ProcessingError CS-501"
         assert (body["reason"], body["doing"]) == (failed, "failed")

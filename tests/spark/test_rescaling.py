@@ -10,9 +10,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.application.loop import Loop
 from crossstream.cli import main
 from crossstream.query.verification import verify_state
-from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.spark.marketplace import (
@@ -127,7 +127,7 @@ def test_a_batch_that_was_begun_is_not_repeated_with_another_partitioner(
 
     app = cs.SparkStreams(placed_in(0), world.config(partitions=2), spark)
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_commit", crash)
+        patch.setattr(Loop, "_commit", crash)
         with pytest.raises(Crash):
             app.process_available()
     app.stop()
@@ -159,7 +159,7 @@ def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
 
     app = cs.SparkStreams(marketplace(), world.config(partitions=3), spark)
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_commit", crash)
+        patch.setattr(Loop, "_commit", crash)
         with pytest.raises(Crash):
             app.process_available()
     app.stop()

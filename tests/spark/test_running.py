@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.spark import topics as inputs
+from crossstream.application import inputs
 from crossstream.storage.commit_log import BatchLog
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
@@ -148,10 +148,10 @@ def test_who_waits_for_a_topic_that_is_deleted_is_let_go(spark: Any, world: Worl
         app.start()
         world.append("a1", [("k", "v", 1)], TEXT, TEXT)
         app.process_available()
-        wait_for(lambda: app._engine is not None and app._engine.hurried == 0)
+        wait_for(lambda: app._runner.life.waiters == 0)
         world.append("a2", [("k", "v", 2)], TEXT, TEXT)
         waiting, results = in_background(app.process_available)
-        wait_for(lambda: app._engine is not None and app._engine.hurried > 0)
+        wait_for(lambda: app._runner.life.waiters > 0)
         shutil.rmtree(world.topics_dir / "a2")
         waiting.join(30)
         assert not waiting.is_alive()

@@ -12,8 +12,8 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.catalog.planners import plan_topology
-from crossstream.spark.job import pickled_job
-from crossstream.spark.worker import Job
+from crossstream.runtime.worker import Job
+from crossstream.spark.rounds import pickled_job
 from crossstream.task.batch import settings_of
 
 TEXT = serdes.string()

@@ -1,4 +1,6 @@
-"""Joins of streams on Spark: the recorded cases, the specification's tables and random cases, in any batches.
+"""Joins of streams on Spark: the recorded cases and the specification's tables, in any batches.
+
+Nightly, random cases too.
 
 records    each batch gives exactly the records of the reference, in any order
 engine     the test driver, given the same batches, emits the same, in the same order for each key
@@ -17,7 +19,7 @@ from tests.conformance.scripts import STREAM_SCRIPTS
 from tests.conformance.vectors import load
 from tests.oracle.cases import JOINS, random_case
 from tests.spark.fixtures import Sessions
-from tests.spark.fleet import Sailed, Voyage, check_all, check_driver, reference
+from tests.spark.fleet import Sailed, Voyage, check_all, check_driver, either, reference
 from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = pytest.mark.spark
@@ -40,14 +42,16 @@ def drawn(seed: int, count: int) -> list[Case]:
 VOYAGES: dict[str, Any] = {
     "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions", SPREAD),
     "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables", ALONE),
+}
+NIGHTLY: dict[str, Any] = {
     "random cases in four batches on three partitions": (drawn(12, 30), 3, 4, "callables", SPREAD),
     "random cases in four batches of one task each": (drawn(22, 30), 3, 4, "callables", ALONE),
 }
 
 
-@pytest.fixture(scope="module", params=VOYAGES, ids=lambda name: name.replace(" ", "-"))
+@pytest.fixture(scope="module", params=either(VOYAGES, NIGHTLY))
 def voyage(request: pytest.FixtureRequest, sessions: Sessions, tmp_path_factory: Any) -> Voyage:
-    *how, rows = VOYAGES[request.param]
+    *how, rows = request.param
     world = World(tmp_path_factory.mktemp("fleet"), single_task_rows=rows)
     return Voyage.of(*how, sessions.running(), world)
 

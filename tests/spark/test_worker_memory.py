@@ -13,11 +13,12 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.catalog.planners import plan_topology
 from crossstream.planning.plan import KEY_VALUE, StoreDef
-from crossstream.spark import worker as memory
-from crossstream.spark.worker import Job, opened
+from crossstream.runtime.worker import Job
+from crossstream.spark import resident as memory
+from crossstream.spark.worker import opened
 from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
-from crossstream.storage.store import MAPPED_BYTES, Version
+from crossstream.storage.store import MAPPED_BYTES, StoreUpdate, Version
 from crossstream.task.batch import Batch, Settings
 from crossstream.task.stores import FolderStores, grow
 from tests.storage.rows import key_value_rows
@@ -64,10 +65,10 @@ def open_files(root: Path) -> set[str]:
 @linux
 def test_large_runs_are_held_in_their_files(tmp_path: Path) -> None:
     stores = FolderStores(tmp_path)
-    version = grow(stores, STORE, 0, Version(KEY_VALUE), rows(0), -1, 0)
+    version = grow(stores, STORE, 0, Version(KEY_VALUE), StoreUpdate(rows(0), -1, 0))
     assert open_files(tmp_path) == set()
     count = MAPPED_BYTES // 100
-    version = grow(stores, STORE, 0, version, rows(1, count), -1, 1)
+    version = grow(stores, STORE, 0, version, StoreUpdate(rows(1, count), -1, 1))
     assert open_files(tmp_path) == {segment.ref.file for segment in version.parts[0].segments if segment.ref}
     keys = {row.as_py() for row in version.snapshot().live()["key"]}
     assert keys == {b"%d" % n for n in range(count)}
@@ -78,13 +79,13 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
     """Of those this process made itself, and of those that another one moved on."""
     ours, theirs = FolderStores(tmp_path), FolderStores(tmp_path)
     count = MAPPED_BYTES // 50
-    version = grow(ours, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
+    version = grow(ours, STORE, 0, Version(KEY_VALUE), StoreUpdate(rows(0, count), -1, 0))
     first = version.name
     del version
     for batch in range(1, 30):
         stores = theirs if batch % 2 else ours
         before = theirs.open(STORE, 0, first) if batch % 2 else ours.open(STORE, 0, first)
-        version = grow(stores, STORE, 0, before, rows(batch, count), -1, batch)
+        version = grow(stores, STORE, 0, before, StoreUpdate(rows(batch, count), -1, batch))
         first, needed = version.name, version.files()
         assert first is not None
         for each in (ours, theirs):
@@ -101,9 +102,9 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
 def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -> None:
     """Its later rounds still start from the state before it."""
     stores = FolderStores(tmp_path)
-    before = grow(stores, STORE, 0, Version(KEY_VALUE), rows(0), -1, 0)
+    before = grow(stores, STORE, 0, Version(KEY_VALUE), StoreUpdate(rows(0), -1, 0))
     assert before.name is not None
-    grow(stores, STORE, 0, before, rows(1), -1, 1)
+    grow(stores, STORE, 0, before, StoreUpdate(rows(1), -1, 1))
     stores.close_superseded(1, {"rows": {0: before.name}})
     assert stores.held[("rows", 0)].batch == 1
     stores.close_superseded(2, {"rows": {0: before.name}})
@@ -115,7 +116,7 @@ def test_files_stay_open_between_small_batches_that_workers_take_in_turn(tmp_pat
     """And for a while only; a batch that is spread over all of them closes them at once."""
     job = Job("app", plan_topology(cs.Topology({})), str(tmp_path), "staged", Settings(), None)
     idle, count = opened(job), MAPPED_BYTES // 50
-    version = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
+    version = grow(idle.stores, STORE, 0, Version(KEY_VALUE), StoreUpdate(rows(0, count), -1, 0))
     assert version.name is not None
     del version
     moved_on = {"rows": {0: "by another worker"}}
@@ -124,7 +125,7 @@ def test_files_stay_open_between_small_batches_that_workers_take_in_turn(tmp_pat
         assert open_files(tmp_path)
     idle.begin(Batch(5, (), 1, moved_on, shares=0))
     assert not open_files(tmp_path)
-    again = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(5, count), -1, 5)
+    again = grow(idle.stores, STORE, 0, Version(KEY_VALUE), StoreUpdate(rows(5, count), -1, 5))
     assert again.name is not None
     del again
     idle.begin(Batch(6, (), 1, moved_on, shares=2))

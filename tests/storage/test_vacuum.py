@@ -15,6 +15,7 @@ from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.sorted_run import Run
+from crossstream.storage.store import StoreUpdate
 from crossstream.storage.vacuum import Vacuum
 from crossstream.task import shuffle_codec
 from crossstream.task.stores import FolderStores, grow
@@ -44,7 +45,7 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
             retirement, stores = Vacuum(tmp_path, log, retain), FolderStores(tmp_path)
             retirement.sweep(batch)
         before = stores.open(STORE, 0, name)
-        after = grow(stores, STORE, 0, before, row(batch), -1, batch)
+        after = grow(stores, STORE, 0, before, StoreUpdate(row(batch), -1, batch))
         name = after.name
         assert name is not None
         log.write_commit(Commit(batch, 1, versions={STORE.name: {0: name}}))

@@ -21,7 +21,15 @@ from crossstream.storage.compaction import FAN_IN
 from crossstream.storage.files import Folder, Storage
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
-from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import (
+    Segment,
+    StoreUpdate,
+    Version,
+    advance,
+    load_version,
+    saver,
+    store_version,
+)
 from tests.laws.effort import cases
 from tests.storage.rows import (
     KEYS,
@@ -80,7 +88,7 @@ def test_every_version_stays_what_it_was(
     for batch in range(data.draw(st.integers(1, 40), "batches")):
         fresh = data.draw(st.dictionaries(identity, st.none() | st.binary(max_size=2), max_size=12))
         run = sort_rows(make(fresh, bits)) if fresh else None
-        version = advance(version, run, batch, batch, saver(storage, f"{batch:03d}"))
+        version = advance(version, StoreUpdate(run, batch, batch), saver(storage, f"{batch:03d}"))
         rows |= fresh
         check_parts(version)
         if data.draw(st.booleans(), "stored"):
@@ -123,7 +131,7 @@ def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pyte
     for batch in range(600):
         chosen = [keys[(batch * 7 + n) % 500] for n in range(rows_each)]
         fresh = sort_rows(key_value_rows(dict.fromkeys(chosen, b"x" if batch < 400 else None)))
-        version = advance(version, fresh, batch, batch, saver(storage, f"{batch:04d}"))
+        version = advance(version, StoreUpdate(fresh, batch, batch), saver(storage, f"{batch:04d}"))
         assert len(version.parts) <= 2 * FAN_IN * classes
         assert all(part.rows <= 600 * rows_each for part in version.parts)
     gone = {keys[(batch * 7 + n) % 500] for batch in range(400, 600) for n in range(rows_each)}
@@ -132,9 +140,9 @@ def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pyte
 
 
 def test_a_batch_without_rows_changes_nothing_but_time() -> None:
-    version = advance(Version(KEY_VALUE), None, -1, 0, _no_saving)
+    version = advance(Version(KEY_VALUE), StoreUpdate(None, -1, 0), _no_saving)
     assert version == Version(KEY_VALUE)
-    later = advance(version, None, 5, 1, _no_saving)
+    later = advance(version, StoreUpdate(None, 5, 1), _no_saving)
     assert (later.stream_time, later.batch, later.parts) == (5, 1, ())
 
 
@@ -157,7 +165,7 @@ def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPat
     version = Version(layout)
     for batch in range(1000):
         before = len(saved)
-        version = advance(version, ten_rows(layout, batch), batch, batch, save)
+        version = advance(version, StoreUpdate(ten_rows(layout, batch), batch, batch), save)
         assert sum(saved[before:]) <= 10 + 5 * 64
         assert max(saved[before:]) <= 3 * 64, "a step takes about as many rows as it should"
         check_parts(version)
@@ -183,7 +191,7 @@ def stored(tmp_path: Path) -> tuple[Folder, str]:
     folder, version = Folder(tmp_path / "0"), Version(KEY_VALUE)
     for batch in range(10):
         fresh = sort_rows(key_value_rows({many[(batch * 5 + n) % 40]: b"v%d" % n for n in range(3)}))
-        version = advance(version, fresh, batch, batch, saver(folder, f"{batch:03d}"))
+        version = advance(version, StoreUpdate(fresh, batch, batch), saver(folder, f"{batch:03d}"))
     assert len(version.files()) > 1
     return folder, store_version(version, folder, "last.manifest").name or ""
 
@@ -261,7 +269,7 @@ def test_collisions_of_all_keys() -> None:
         fresh: Rows = {many[(batch * 11 + n) % 40]: None if n == 2 else b"%d" % batch for n in range(4)}
         columns = key_value_rows(fresh)
         columns["h"] = np.zeros(len(fresh), np.uint64)
-        version = advance(version, sort_rows(columns), batch, batch, saver(storage, str(batch)))
+        version = advance(version, StoreUpdate(sort_rows(columns), batch, batch), saver(storage, str(batch)))
         rows |= fresh
     assert held(version) == {key: value for key, value in rows.items() if value is not None}
     match = version.snapshot().lookup(np.zeros(len(many), np.uint64), binary(many))

@@ -76,13 +76,13 @@ def test_an_application_goes_on(tmp_path: Path, server: str, said: str) -> None:
     write(tmp_path, "customers", [("c1", {"name": "Ann"}, 1_000)])
     write(tmp_path, "orders", [("o1", {"customer": "c1"}, 5_000)])
     with streams(shop(), config_of(tmp_path, metrics_port=0, ui_port=0, health_port=0)) as app:
-        app._health.open()
+        app._runner._health.open()
         app.process_available()
         page = str(app.ui_address)
         asked = {
-            "metrics": f"http://127.0.0.1:{app._window.metrics_port}/",
+            "metrics": f"http://127.0.0.1:{app._monitoring.metrics_port}/",
             "page": page,
-            "health": f"http://127.0.0.1:{app._health.port}/",
+            "health": f"http://127.0.0.1:{app._runner._health.port}/",
         }
         port = int(asked[server].split(":")[2].partition("/")[0])
         with few_files(), crowd(port, said):
@@ -91,7 +91,7 @@ def test_an_application_goes_on(tmp_path: Path, server: str, said: str) -> None:
                 app.process_available()
             assert dict(app.store("details").all()).keys() == {"o1", "p0", "p1", "p2"}
             assert answers(asked[server], {"page": ""}.get(server, server))
-        app._health.close()
+        app._runner._health.close()
 
 
 @pytest.mark.parametrize("server", ["metrics", "page"])
@@ -108,7 +108,7 @@ def test_who_asks_nothing_is_parted_from(
         write(tmp_path, "customers", [])
         app.process_available()
         page = int(str(app.ui_address).split(":")[2].partition("/")[0])
-        port = app._window.metrics_port if server == "metrics" else page
+        port = app._monitoring.metrics_port if server == "metrics" else page
         for said in (b"", b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n"):
             with closing(socket.create_connection(("127.0.0.1", int(port or 0)), timeout=5)) as one:
                 one.sendall(said)

@@ -13,9 +13,10 @@ import polars as pl
 from crossstream import serdes
 from crossstream.agg import Aggregation, Asked
 from crossstream.api.checks import function_of
-from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
+from crossstream.columns.aggregates import AggregateKind, Aggregates, Term, result_type
 from crossstream.columns.functions import Function, other_rows, plain, select, serialized
-from crossstream.errors import CrossStreamError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph.nodes import Node
 
 _EXAMPLE = 'agg(total=cs.agg.sum("price"), average=cs.agg.sum("price") / cs.agg.count())'
@@ -28,12 +29,8 @@ def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
     without a declared type, CS-114 for a field that the type does not have or that cannot be aggregated so.
     """
     if not columns:
-        raise TopologyError(
-            "agg without aggregates makes empty rows",
-            code="CS-104",
-            where=caller_location("agg"),
-            next=f"name them: {_EXAMPLE}",
-        )
+        what = "agg without aggregates makes empty rows"
+        raise refuse("CS-104", what, f"name them: {_EXAMPLE}", **caller_location("agg"))
     fields: list[tuple[Any, Function]] = []
     terms: list[Term] = []
     types: list[pl.DataType] = []
@@ -62,15 +59,11 @@ def _made_of_aggregates(name: str, given: Any) -> Aggregation:
     what = "a Polars expression that is not made of aggregates" if isinstance(given, pl.Expr) else repr(given)
     if callable(given) and getattr(given, "__module__", "") == "crossstream.agg":
         what = f"the function {given.__name__} itself"
-    raise TopologyError(
-        f"{name} of agg is {what}",
-        code="CS-104",
-        where=caller_location("agg"),
-        next=f"make it of cs.agg.count(), cs.agg.sum(…) and the like: {_EXAMPLE}",
-    )
+    step = f"make it of cs.agg.count(), cs.agg.sum(…) and the like: {_EXAMPLE}"
+    raise refuse("CS-104", f"{name} of agg is {what}", step, **caller_location("agg"))
 
 
-def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node: Node) -> int:
+def _number_of(fields: list[tuple[Any, Function]], kind: AggregateKind, field: Any, node: Node) -> int:
     """The number of a field; a new one is checked."""
     if isinstance(field, pl.Expr) and field.meta.is_column():
         field = field.meta.output_name()
@@ -78,12 +71,8 @@ def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node:
         if known is field or (isinstance(field, str) and isinstance(known, str) and known == field):
             return number
     if not isinstance(field, str | pl.Expr):
-        raise TopologyError(
-            f"the field of {kind} is {field!r}",
-            code="CS-104",
-            where=caller_location("agg"),
-            next=f'name a field, as in cs.agg.{kind}("price"), or pass a Polars expression',
-        )
+        step = f'name a field, as in cs.agg.{kind}("price"), or pass a Polars expression'
+        raise refuse("CS-104", f"the field of {kind} is {field!r}", step, **caller_location("agg"))
     expression = pl.col(field) if isinstance(field, str) else field
     function = function_of("agg", f"field of {kind}", expression, {"value": node})
     fields.append((field, function))
@@ -119,12 +108,8 @@ def _result(name: str, given: Aggregation, places: list[pl.Expr]) -> pl.Expr:
             if strange
             else f"combines groups ({other_rows(made)})"
         )
-        raise TopologyError(
-            f"{name} of agg {what}, beside its aggregates",
-            code="CS-111",
-            where=caller_location("agg"),
-            next="combine aggregates of one group only, by arithmetic and the like",
-        )
+        step = "combine aggregates of one group only, by arithmetic and the like"
+        raise refuse("CS-111", f"{name} of agg {what}, beside its aggregates", step, **caller_location("agg"))
     return made
 
 
@@ -146,11 +131,11 @@ def _check_json(dtype: pl.Struct) -> None:
         raise _misfit(f"agg makes values that JSON does not have: {error.what}", "cast the field") from None
 
 
-def _misfit(what: str, step: str) -> TopologyError:
-    return TopologyError(what, code="CS-114", where=caller_location("agg"), next=step)
+def _misfit(what: str, step: str) -> CrossStreamError:
+    return refuse("CS-114", what, step, **caller_location("agg"))
 
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
+_KINDS: Mapping[str, AggregateKind] = MappingProxyType(
     {"Sum": "sum", "Mean": "mean", "Min": "min", "Max": "max", "Count": "count"}
 )
 

@@ -11,7 +11,8 @@ from crossstream.api.checks import check_name, predicate_of
 from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Named
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError, caller_location, user_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location, user_location
 from crossstream.graph.nodes import Branch, Merge, Node, Split
 from crossstream.missing_names import PointsToNames
 from crossstream.serdes.contract import EngineSerde
@@ -82,12 +83,8 @@ class BranchedKStream(PointsToNames, Generic[S]):
         check_name("branch", "name", name, optional=True)
         label = f"{self._prefix or ''}{name or number}"
         if label in (taken for taken, _ in self._branches):
-            raise TopologyError(
-                f"the split has two branches named {label!r}",
-                code="CS-120",
-                where=caller_location(self._parent.name),
-                next="give each branch another name",
-            )
+            what = f"the split has two branches named {label!r}"
+            raise refuse("CS-120", what, **caller_location(self._parent.name))
         if self._prefix is not None:
             self._draft.check_name(label)
         self._branches.append((label, predicate))
@@ -108,24 +105,17 @@ class BranchedKStream(PointsToNames, Generic[S]):
 
     def _check_open(self) -> None:
         if self._finished:
-            raise TopologyError(
-                "the split is finished",
-                code="CS-127",
-                where=caller_location(self._parent.name),
-                next="begin another: stream.split()",
-            )
+            step = "begin another: stream.split()"
+            raise refuse("CS-127", "the split is finished", step, **caller_location(self._parent.name))
 
 
 def merged(stream: Handle, others: tuple[Handle, ...], named: Named | None) -> Node:
     """Adds a `Merge` below the streams. Raises CS-135 for anything but streams of one builder."""
     for other in others or (None,):
         if not (isinstance(other, Handle) and other._node.shape == "stream"):
-            raise TopologyError(
-                f"merge takes streams, not {'nothing' if other is None else type(other).__name__}",
-                code="CS-135",
-                where=caller_location("merge"),
-                next='pass one KStream or several; a table becomes one by to_stream(), and a name is named=Named("…")',
-            )
+            what = f"merge takes streams, not {'nothing' if other is None else type(other).__name__}"
+            step = 'pass one KStream or several; a table becomes one by to_stream(), and a name is named=Named("…")'
+            raise refuse("CS-135", what, step, **caller_location("merge"))
         check_same_builder("merge", stream._draft, other._draft)
     first, *rest = nodes = [stream._node, *(other._node for other in others)]
     serdes = {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from crossstream import serdes
 from crossstream.api.checks import agreed, check_option, check_topic
 from crossstream.api.draft import Draft
+from crossstream.api.frames import frame_serdes
 from crossstream.api.generic import K, Kept, V
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Consumed, Materialized, materialized_of, settings_of
@@ -20,16 +20,16 @@ from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import AsSerde, typed
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
 from crossstream.missing_names import PointsToNames
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json.plain import UntypedJson
-from crossstream.serdes.own import known
 from crossstream.serdes.primitives import String
-from crossstream.signatures import refuse_calls, settings_refusal
+from crossstream.signatures import refuse_calls, settings_error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +72,7 @@ class StreamsBuilder(PointsToNames):
         value: AsSerde | None = None,
     ) -> KStream[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "stream"))
+    @refuse_calls(settings_error("CS-101", "stream"))
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],
@@ -118,7 +118,7 @@ class StreamsBuilder(PointsToNames):
         source: Debezium | None = None,
     ) -> KTable[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "table"))
+    @refuse_calls(settings_error("CS-101", "table"))
     def table(
         self,
         topic: str,
@@ -174,7 +174,7 @@ class StreamsBuilder(PointsToNames):
         source: Debezium | None = None,
     ) -> GlobalKTable[Any, Any]: ...
 
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "global_table"))
+    @refuse_calls(settings_error("CS-101", "global_table"))
     def global_table(
         self,
         topic: str,
@@ -319,7 +319,7 @@ def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) ->
         step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
     else:
         return replace(consumed, key=unwrap.key, value=unwrap.stored)
-    raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
+    raise refuse("CS-101", what, step, **caller_location(operator))
 
 
 def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
@@ -332,7 +332,7 @@ def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
         step = "leave offset_reset out"
     else:
         return
-    raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(name), next=step)
+    raise refuse("CS-101", f"a global table {what}", step, **caller_location(name))
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
@@ -344,116 +344,7 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     for name in names:
         check_topic("stream", name)
     if not names or len(set(names)) < len(names):
-        raise TopologyError(
-            f"{topics!r} is not a topic, a list of different topics or a pattern of text",
-            code="CS-101",
-            where=caller_location("stream"),
-            next='pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame',
-        )
+        what = f"{topics!r} is not a topic, a list of different topics or a pattern of text"
+        step = 'pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame'
+        raise refuse("CS-101", what, step, **caller_location("stream"))
     return tuple(names), None
-
-
-_BY_TYPE = {
-    "string": serdes.string,
-    "binary": serdes.bytes,
-    "smallint": serdes.int16,
-    "int": serdes.int32,
-    "bigint": serdes.int64,
-    "float": serdes.float32,
-    "double": serdes.float64,
-    "boolean": serdes.boolean,
-}
-
-_TAKEN = {
-    "timestamp": ("timestamp", "timestamp_ntz", "bigint", "int"),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
-"""Types of the optional columns. Numbers are milliseconds since the epoch."""
-
-COLUMNS = ("key", "value", *_TAKEN)
-"""The columns that are read; others may be of any type."""
-
-_UNREADABLE = ("variant", "interval", "interval year", "interval month", "interval year to month")
-_GEO = ("geometry", "geography")
-
-
-def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[EngineSerde, EngineSerde]:
-    """The serdes of key and value: those of ``consumed``, else by the columns' types.
-
-    Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
-    cannot read; CS-101 for settings of ``consumed`` that only topics have.
-    """
-    for what, step in _frame_faults(operator, frame):
-        raise TopologyError(what, code="CS-150", where=caller_location(operator), next=step)
-    if consumed.timestamp_extractor is not None or consumed.offset_reset != "earliest":
-        raise TopologyError(
-            f"timestamp_extractor and offset_reset are for topics, and {operator} reads a DataFrame",
-            code="CS-101",
-            where=caller_location(operator),
-            next="compute the column timestamp; set where to begin on spark.readStream, such as startingOffsets",
-        )
-    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    return (
-        consumed.key or _serde_of(operator, "key", types["key"]),
-        consumed.value or _serde_of(operator, "value", types["value"]),
-    )
-
-
-def _serde_of(operator: str, column: str, type_name: str) -> EngineSerde:
-    if type_name in _BY_TYPE:
-        return known(_BY_TYPE[type_name]())
-    if type_name.startswith(("struct<", "map<string,", "array<")):
-        return UntypedJson()
-    raise TopologyError(
-        f"column {column} is of type {type_name}, which has no serde",
-        code="CS-150",
-        where=caller_location(operator),
-        next=f"pass Consumed({column}=…), or cast the column",
-    )
-
-
-def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:
-    """(fault, next step) of what is not a streaming DataFrame, or of its columns."""
-    if not getattr(frame, "isStreaming", False):
-        yield (
-            f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
-            "make it with spark.readStream; a batch DataFrame has no changes to follow",
-        )
-    for name in COLUMNS:
-        found = [column for column in frame.columns if column.lower() == name]
-        if found not in ([], [name]):
-            step = f'keep one of them, and call it {name}: .drop("…"), .withColumnRenamed("{found[0]}", "{name}")'
-            yield f"the DataFrame has columns that Spark takes for {name}: {', '.join(found)}", step
-    missing = [name for name in ("key", "value") if name not in frame.columns]
-    if missing:
-        yield (
-            f"the DataFrame has no column {' and '.join(missing)}",
-            "select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
-        )
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    for column, taken in _TAKEN.items():
-        if column in types and types[column].simpleString() not in taken:
-            yield (
-                f"column {column} is of type {types[column].simpleString()}",
-                f"cast it to {' or '.join(taken)}",
-            )
-    for name in ("key", "value"):
-        for fault in _unreadable(types[name].jsonValue(), name):
-            yield (
-                f"column {fault}, which no serde reads",
-                "change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
-            )
-
-
-def _unreadable(kind: Any, path: str) -> Iterator[str]:
-    """The faults in a type in Spark's JSON form: text, or a dict of inner types. ``path``: of the column or field."""
-    if isinstance(kind, str):
-        if kind in _UNREADABLE or kind.startswith(_GEO):
-            yield f"{path} is of type {kind}"
-        return
-    names = [field["name"] for field in kind.get("fields", ())]
-    yield from (f"{path} has several fields {name}" for name in dict.fromkeys(names) if names.count(name) > 1)
-    for field in kind.get("fields", ()):
-        yield from _unreadable(field["type"], f"{path}.{field['name']}")
-    for part in ("elementType", "keyType", "valueType"):
-        yield from _unreadable(kind.get(part, ""), path)

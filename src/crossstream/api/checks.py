@@ -18,7 +18,8 @@ from crossstream.api.types import TYPES, Inputs, as_serde, check_refers, checked
 from crossstream.columns.changes import Headers
 from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.durations import Duration, Timestamp, is_duration, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import ConfigError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import alike, check_key_serde, known, names_apart
@@ -34,21 +35,15 @@ def check_name(owner: str, setting: str, name: object, *, optional: bool = False
     """Refuses (CS-102) a name that Kafka does not allow for an operator, store or topic."""
     fault = None if optional and name is None else name_fault(name)
     if fault is not None:
-        raise TopologyError(
-            f"{owner}({setting}={name!r}): {fault}", code="CS-102", where=caller_location(), next=NAME_RULE
-        )
+        raise refuse("CS-102", f"{owner}({setting}={name!r}): {fault}", **caller_location())
 
 
 def check_topic(operator: str, topic: object) -> None:
     """Refuses (CS-102) a name that Kafka does not allow for a topic."""
     fault = name_fault(topic)
     if fault is not None:
-        raise TopologyError(
-            f"{operator}: {topic!r} is not a topic: {fault}",
-            code="CS-102",
-            where=caller_location(),
-            next=NAME_RULE if isinstance(topic, str) else 'pass one name, such as "orders"',
-        )
+        step = NAME_RULE if isinstance(topic, str) else 'pass one name, such as "orders"'
+        raise refuse("CS-102", f"{operator}: {topic!r} is not a topic: {fault}", step, **caller_location())
 
 
 def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
@@ -59,7 +54,7 @@ def settle_durations(option: object, *settings: str, minimum: int | None = 0) ->
     for setting in settings:
         given = getattr(option, setting)
         if given is not None:
-            settled = to_milliseconds(given, setting, minimum=minimum, error=TopologyError)
+            settled = to_milliseconds(given, setting, minimum=minimum, code="CS-110")
             object.__setattr__(option, setting, settled)
 
 
@@ -71,12 +66,9 @@ def settle_timestamp(option: object, setting: str) -> None:
     except ConfigError:
         settled = -1
     if settled < 0:
-        raise TopologyError(
-            f"{setting} is not a timestamp of the epoch or later: {given!r}",
-            code="CS-110",
-            where=caller_location(),
-            next="pass an int of milliseconds since the epoch, or a datetime",
-        )
+        what = f"{setting} is not a timestamp of the epoch or later: {given!r}"
+        step = "pass an int of milliseconds since the epoch, or a datetime"
+        raise refuse("CS-110", what, step, **caller_location())
     object.__setattr__(option, setting, settled)
 
 
@@ -117,14 +109,13 @@ def check_serdes(
             continue
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")
-        raise TopologyError(
+        what = (
             f"{owner}({setting}={serde.__name__}): the class has no serde"
             if isinstance(serde, type)
-            else f"{owner}({setting}={serde!r}) is not a serde",
-            code="CS-101",
-            where=caller_location(),
-            next=f"call it: {setting}=serdes.{name}()" if called else _serde_advice(setting, serde),
+            else f"{owner}({setting}={serde!r}) is not a serde"
         )
+        step = f"call it: {setting}=serdes.{name}()" if called else _serde_advice(setting, serde)
+        raise refuse("CS-101", what, step, **caller_location())
 
 
 def _serde_advice(setting: str, given: object) -> str:
@@ -138,12 +129,8 @@ def _serde_advice(setting: str, given: object) -> str:
 def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
     """Refuses (CS-101) a value that is not one of ``choices``."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise TopologyError(
-            f"{owner}({setting}={value!r}) is not one of the choices",
-            code="CS-101",
-            where=caller_location(),
-            next=f"choose {' or '.join(map(repr, choices))}",
-        )
+        what = f"{owner}({setting}={value!r}) is not one of the choices"
+        raise refuse("CS-101", what, f"choose {' or '.join(map(repr, choices))}", **caller_location())
 
 
 def check_headers(operator: str, headers: Headers | None) -> Headers | None:
@@ -165,14 +152,12 @@ def check_signature(
         _check_rows(f"the {setting} of {owner}", function, owner)
         return
     if not callable(function):
-        raise TopologyError(
-            f"{owner}({setting}={function!r}) is not callable",
-            code="CS-104",
-            where=caller_location(),
-            next=f"pass a function of ({', '.join(parameters)})"
+        step = (
+            f"pass a function of ({', '.join(parameters)})"
             if parameters
-            else "pass a function without arguments",
+            else "pass a function without arguments"
         )
+        raise refuse("CS-104", f"{owner}({setting}={function!r}) is not callable", step, **caller_location())
     _check_arity(f"{owner}({setting}=…)", function, parameters)
     _check_runs(f"{owner}({setting}=…)", function)
 
@@ -183,16 +168,15 @@ def check_option(operator: str, setting: str, option: object, kind: type[T]) -> 
         return option
     name = type(option).__name__
     is_other = {name, kind.__name__} == {"Named", "Materialized"}  # Java takes either in one place
-    raise TopologyError(
-        f"{setting} of {operator} must be a {kind.__name__}, not {name}",
-        code="CS-101",
-        where=caller_location(operator),
-        next=f"name the argument: {name.lower()}=…"
+    what = f"{setting} of {operator} must be a {kind.__name__}, not {name}"
+    step = (
+        f"name the argument: {name.lower()}=…"
         if is_other
         else f"name the types: {operator}(…, key=str, value=dict)"
         if kind.__name__ in ("Consumed", "Produced") and isinstance(option, type)
-        else f"write {setting}={_written(option, kind.__name__)}",
+        else f"write {setting}={_written(option, kind.__name__)}"
     )
+    raise refuse("CS-101", what, step, **caller_location(operator))
 
 
 def _written(given: object, kind: str) -> str:
@@ -235,11 +219,11 @@ def function_of(
     called = given.function if isinstance(given, keyed) else given
     if not (callable(called) or (expression and isinstance(given, pl.Expr))):
         shown = "a Polars expression" if isinstance(given, pl.Expr) else repr(given)
-        raise TopologyError(
+        raise refuse(
+            "CS-104",
             f"{what} is missing" if given is REQUIRED else f"{what} is {shown}, not a function",
-            code="CS-104",
-            where=caller_location(operator),
-            next=f"pass one, such as lambda {', '.join(values)}: …",
+            f"pass one, such as lambda {', '.join(values)}: …",
+            **caller_location(operator),
         )
     function = replace(Function.of(given, arguments=len(values), with_key=with_key), role=role)
     if function.call is not None:
@@ -267,12 +251,8 @@ def predicate_of(operator: str, given: Any, node: Node) -> Function:
 def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
     found = other_rows(expression)
     if found is not None:
-        raise TopologyError(
-            f"{what} reads other records than its own ({found}): the result would depend on the batches",
-            code="CS-111",
-            where=caller_location(operator),
-            next="write it over one record: .list for the elements of a list, pl.sum_horizontal for several columns",
-        )
+        what = f"{what} reads other records than its own ({found}): the result would depend on the batches"
+        raise refuse("CS-111", what, **caller_location(operator))
 
 
 def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
@@ -280,11 +260,11 @@ def _check_columns(what: str, function: Function, sides: Collection[str], operat
     if not unknown:
         return
     named = ", ".join(map(repr, unknown))
-    raise TopologyError(
+    raise refuse(
+        "CS-104",
         f"{what} reads {'columns' if unknown[1:] else 'the column'} {named}; it has {', '.join(sides)} and key",
-        code="CS-104",
-        where=caller_location(operator),
-        next=f'a field is a field of a side: pl.col("{next(iter(sides))}").struct.field("{unknown[0]}")',
+        f'a field is a field of a side: pl.col("{next(iter(sides))}").struct.field("{unknown[0]}")',
+        **caller_location(operator),
     )
 
 
@@ -300,12 +280,12 @@ def _check_arity(
         return
     wanted = ", ".join(parameters)
     also = "" if with_key is None else f", or lambda key, {wanted}: …"
-    raise TopologyError(
+    raise refuse(
+        "CS-104",
         f"{what} is called with ({wanted}){' or with the key before' if also else ''}; "
         f"{_called(function)} does not take that",
-        code="CS-104",
-        where=caller_location(operator),
-        next=f"write it as {f'lambda {wanted}'.rstrip()}: …{also}",
+        f"write it as {f'lambda {wanted}'.rstrip()}: …{also}",
+        **caller_location(operator),
     )
 
 
@@ -317,11 +297,11 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
     if way == "yield":
         gives = "a generator, and nothing iterates it"
         step = "return one value; flat_map and flat_map_values take several"
-    raise TopologyError(
+    raise refuse(
+        "CS-104",
         f"{what} has {way}: a call of {_called(function)} returns {gives}",
-        code="CS-104",
-        where=caller_location(operator),
-        next=step,
+        step,
+        **caller_location(operator),
     )
 
 
@@ -351,11 +331,11 @@ def known_serdes(
         return key, value
     examples = {"key": "key=str", "value": "value=dict"}
     missing = [name for name, serde in (("key", key), ("value", value)) if serde is None]
-    raise TopologyError(
+    raise refuse(
+        "CS-140",
         f"no {' and '.join(missing)} serde for {operator}",
-        code="CS-140",
-        where=caller_location(operator),
-        next=step.format(", ".join(examples[name] for name in missing)),
+        step.format(", ".join(examples[name] for name in missing)),
+        **caller_location(operator),
     )
 
 
@@ -366,11 +346,11 @@ def agreed(
     inherited = None if inherited is None else inherited.public
     if inherited is not None and given is not None and not alike(inherited, given):
         option_serde, found = names_apart(given, inherited)
-        raise TopologyError(
+        raise refuse(
+            "CS-140",
             f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
-            code="CS-140",
-            where=caller_location(operator),
-            next=f"leave {setting}= out",
+            f"leave {setting}= out",
+            **caller_location(operator),
         )
     return inherited or given
 
@@ -381,12 +361,11 @@ def needed_key(
     """The key serde of an operation by key. Raises CS-140 if there is none or two differ."""
     key = agreed(operator, "the keys of its input", inherited, given, "key")
     if key is None:
-        raise TopologyError(
-            f"{operator} works by key, and the key serde was lost where the key changed",
-            code="CS-140",
-            where=caller_location(operator),
-            next=f"pass {option}, such as {option.replace('…', 'str' if option == 'key=…' else 'serdes.string()')}",
+        what = f"{operator} works by key, and the key serde was lost where the key changed"
+        step = (
+            f"pass {option}, such as {option.replace('…', 'str' if option == 'key=…' else 'serdes.string()')}"
         )
+        raise refuse("CS-140", what, step, **caller_location(operator))
     return given or key
 
 
@@ -395,9 +374,5 @@ def check_same_keys(operator: str, left: Node, key: EngineSerde | None, right: N
     if key is None or right.key is None or alike(key, right.key):
         return
     mine, theirs = names_apart(key, right.key)
-    raise TopologyError(
-        f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys",
-        code="CS-134",
-        where=caller_location(operator),
-        next=f"give both the same key serde; {step}",
-    )
+    what = f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys"
+    raise refuse("CS-134", what, f"give both the same key serde; {step}", **caller_location(operator))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import polars as pl
 
 from crossstream import serdes
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.serdes import Serde
 from crossstream.serdes.debezium.settings import Binary, Debezium, layout_of
 from crossstream.serdes.json.plain import SchemaJson
@@ -73,19 +74,19 @@ def debezium(
     """
     made = serdes.json(row)
     if not isinstance(made, TypedJson | SchemaJson):
-        raise _refusal("cs.debezium needs the type of a row", "pass a dataclass, or a dict of Polars types")
+        raise _error("cs.debezium needs the type of a row", "pass a dataclass, or a dict of Polars types")
     for name, scale in (scales or {}).items():
         if not is_scale(scale):
-            raise _refusal(f"the scale of {name!r} is {scale!r}", "give the digits after the point: 0 to 38")
+            raise _error(f"the scale of {name!r} is {scale!r}", "give the digits after the point: 0 to 38")
     if scales and isinstance(made, TypedJson):  # a schema has scales of its own
         made = scaled(made, scales)
     layout = layout_of(made) if isinstance(made, SchemaJson) or made.some_columns is not None else None
     if layout is None:
-        raise _refusal(f"{made.name} is not the type of a row", "pass a dataclass, or a dict of Polars types")
+        raise _error(f"{made.name} is not the type of a row", "pass a dataclass, or a dict of Polars types")
     fields = {field.name: field for field in layout.fields}
     for field in layout.fields:
         if isinstance(field.shape, NoColumn):
-            raise _refusal(
+            raise _error(
                 f"field {field.name} of {made.name} is {field.shape.reason}, which no column holds",
                 "declare one of the types that docs/debezium.md lists, or leave the field out",
             )
@@ -103,21 +104,21 @@ def debezium(
     tombstones = tombstones or ("delete" if ordered_by is None else "ignore")
     _check_one_of("tombstones", {tombstones}, ("ignore", "delete"))
     if not keys:
-        raise _refusal("key names no column", 'pass key="id", or key=["order_id", "line"]')
+        raise _error("key names no column", 'pass key="id", or key=["order_id", "line"]')
     if truncate == "delete" and ordered_by is None:
-        raise _refusal(
+        raise _error(
             "truncate='delete' needs the order of events: one partition of a topic has the truncate event",
             'set ordered_by="source.lsn"',
         )
     if unavailable_value is None:
         large = ()
     if len(large) > _MOST:
-        raise _refusal(
+        raise _error(
             f"{len(large)} fields may be unavailable, and {_MOST} at most can be followed",
             "name those that are large in unavailable_fields",
         )
     for name in set(large) - set(able):
-        raise _refusal(f"field {name} cannot be unavailable", "name fields of text, bytes or lists")
+        raise _error(f"field {name} cannot be unavailable", "name fields of text, bytes or lists")
     return Debezium(
         row=made,
         key=_key_serde(made, [fields[name] for name in keys]),
@@ -146,7 +147,7 @@ def _check_names(row: Serde, fields: Mapping[str, Field], **given: Any) -> None:
     for setting, names in given.items():
         for name in names:
             if name.partition(".")[0] not in fields:
-                raise _refusal(
+                raise _error(
                     f"{setting} names {name!r}, and {row.name} has the fields {', '.join(fields)}",
                     f"name a field of {row.name}",
                 )
@@ -154,7 +155,7 @@ def _check_names(row: Serde, fields: Mapping[str, Field], **given: Any) -> None:
 
 def _check_one_of(setting: str, given: set[Any], known: Sequence[str]) -> None:
     for value in given - set(known):
-        raise _refusal(f"{setting}={value!r} is not a valid setting", f"pass one of {', '.join(known)}")
+        raise _error(f"{setting}={value!r} is not a valid setting", f"pass one of {', '.join(known)}")
 
 
 def _key_serde(row: TypedJson | SchemaJson, fields: Sequence[Field]) -> Serde:
@@ -175,11 +176,11 @@ def _key_serde(row: TypedJson | SchemaJson, fields: Sequence[Field]) -> Serde:
         if shape.dtype == dtype:
             return make()
     if shape.dtype.is_nested() or shape.dtype.is_float():
-        raise _refusal(
+        raise _error(
             f"the column {field.name} of {shape.dtype} cannot be a key", "name a column of a single value"
         )
     return serdes.json(shape.wire)
 
 
-def _refusal(what: str, step: str) -> TopologyError:
-    return TopologyError(what, code="CS-101", where=caller_location("debezium"), next=step)
+def _error(what: str, step: str) -> CrossStreamError:
+    return refuse("CS-101", what, step, **caller_location("debezium"))

@@ -17,7 +17,8 @@ from crossstream.api.topology import Topology
 from crossstream.api.types import check_fits
 from crossstream.columns.functions import Function
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, Location, TopologyError, caller_location, user_location
+from crossstream.error_codes import refuse
+from crossstream.errors import Location, caller_location, user_location
 from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store
 from crossstream.graph.nodes import ForeignKeyKind, Node, Source
 from crossstream.graph.svg import to_svg
@@ -78,19 +79,12 @@ class Draft:
     def finish(self) -> Topology:
         """The topology so far, as frozen data. Raises CS-126 without a source, CS-127 for an open split."""
         if not any(node.reads_input for node in self.nodes.values()):
-            raise TopologyError(
-                "the topology reads nothing",
-                code="CS-126",
-                where=caller_location(),
-                next='begin with builder.stream("orders") or builder.table("orders")',
-            )
+            step = 'begin with builder.stream("orders") or builder.table("orders")'
+            raise refuse("CS-126", "the topology reads nothing", step, **caller_location())
         for line in self.open_splits.values():
-            raise TopologyError(
-                "a split was begun but not finished",
-                code="CS-127",
-                where={"operator": "split", "line": None if line is None else str(line)},
-                next="end it with .default_branch() or .no_default_branch(), which give the branches",
-            )
+            what = "a split was begun but not finished"
+            step = "end it with .default_branch() or .no_default_branch(), which give the branches"
+            raise refuse("CS-127", what, step, operator="split", line=None if line is None else str(line))
         return Topology(dict(self.nodes), dict(self.frames))
 
 
@@ -109,11 +103,10 @@ def _check_same_options(source: Source, wanted: Source) -> None:
         if mine is not theirs and (is_expression or mine != theirs):
             different.append(option)
     if different:
-        raise TopologyError(
-            f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
-            code="CS-122",
-            where={**caller_location(source.name), "first read at": str(source.location)},
-            next="read them once and use the stream twice, or read them in the same way",
+        what = f"the topics of {source.name} are read a second time with another {' and '.join(different)}"
+        step = "read them once and use the stream twice, or read them in the same way"
+        raise refuse(
+            "CS-122", what, step, **caller_location(source.name), **{"first read at": str(source.location)}
         )
 
 
@@ -202,12 +195,8 @@ def _is_json(serde: EngineSerde | None) -> bool:
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:
     """Refuses (CS-135) inputs of different builders."""
     if mine is not other:
-        raise TopologyError(
-            f"the two inputs of {operator} come from different builders",
-            code="CS-135",
-            where=caller_location(operator),
-            next="make both with one StreamsBuilder",
-        )
+        what = f"the two inputs of {operator} come from different builders"
+        raise refuse("CS-135", what, "make both with one StreamsBuilder", **caller_location(operator))
 
 
 ENGINE = "crossstream.preview"
@@ -239,12 +228,9 @@ class Previewed(Handle):
         wrong arguments, or an input that is a DataFrame; and the errors of reading and processing.
         """
         if not is_whole(rows) or rows < 1:
-            raise ConfigError(
-                f"preview({rows!r}) is not a number of records",
-                code="CS-201",
-                where=caller_location("preview"),
-                next="write how many records of each topic to try: preview(10)",
-            )
+            what = f"preview({rows!r}) is not a number of records"
+            step = "write how many records of each topic to try: preview(10)"
+            raise refuse("CS-201", what, step, **caller_location("preview"))
         found: pl.DataFrame = importlib.import_module(ENGINE).preview(
             self, rows, self._topics_of_preview(config, topics_dir, bootstrap_servers, kafka)
         )
@@ -255,19 +241,13 @@ class Previewed(Handle):
         self, config: Any, topics_dir: Any, bootstrap_servers: Any, kafka: Any
     ) -> StreamsConfig:
         if config is not None and (topics_dir or bootstrap_servers):
-            raise ConfigError(
-                "preview has a config, and topics beside it",
-                code="CS-203",
-                where=caller_location("preview"),
-                next="pass one of config, topics_dir and bootstrap_servers",
-            )
+            what = "preview has a config, and topics beside it"
+            step = "pass one of config, topics_dir and bootstrap_servers"
+            raise refuse("CS-203", what, step, **caller_location("preview"))
         if config is not None and not isinstance(config, StreamsConfig):
-            raise ConfigError(
-                f"the config of preview is {type(config).__name__}",
-                code="CS-201",
-                where=caller_location("preview"),
-                next='pass a StreamsConfig, or write preview(10, topics_dir="topics")',
-            )
+            what = f"the config of preview is {type(config).__name__}"
+            step = 'pass a StreamsConfig, or write preview(10, topics_dir="topics")'
+            raise refuse("CS-201", what, step, **caller_location("preview"))
         if topics_dir is not None or bootstrap_servers is not None:
             config = StreamsConfig(
                 application_id="preview",
@@ -277,12 +257,11 @@ class Previewed(Handle):
             )
         known: StreamsConfig | None = config or self._draft.preview_config
         if known is None or (known.servers is None and known.topics_path is None):
-            raise ConfigError(
-                "preview does not know where the topics are",
-                code="CS-203",
-                where=caller_location("preview"),
-                next='write preview(10, config), preview(10, topics_dir="…") or preview(10, bootstrap_servers="…")',
+            what = "preview does not know where the topics are"
+            step = (
+                'write preview(10, config), preview(10, topics_dir="…") or preview(10, bootstrap_servers="…")'
             )
+            raise refuse("CS-203", what, step, **caller_location("preview"))
         self._draft.preview_config = known
         return known
 

@@ -12,9 +12,10 @@ from crossstream.api.draft import OPERATORS, Previewed, check_same_builder, chil
 from crossstream.api.generic import V1, K, R, V
 from crossstream.api.merging import OnMerge, joiner_of
 from crossstream.api.options import Named
-from crossstream.api.table_joins import table_join_refusal
+from crossstream.api.table_joins import table_join_error
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import GlobalJoin, JoinKind
 from crossstream.signatures import called_as, refuse_calls
 from crossstream.typing import KeySelector, ValueJoiner
@@ -70,7 +71,7 @@ class GlobalKTable(Previewed, Generic[K, V]):
         on_merge: OnMerge = "raise",
     ) -> GlobalKTable[K, R]: ...
 
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def join(
         self,
         other: GlobalKTable[Any, Any],
@@ -97,7 +98,7 @@ class GlobalKTable(Previewed, Generic[K, V]):
         return self._view("inner", other, joiner, key_selector, named, on_merge)
 
     @called_as(join)
-    @refuse_calls(table_join_refusal)
+    @refuse_calls(table_join_error)
     def left_join(
         self,
         other: GlobalKTable[Any, Any],
@@ -150,9 +151,6 @@ class GlobalKTable(Previewed, Generic[K, V]):
 
 
 def _refuse(operator: str, other: object) -> NoReturn:
-    raise TopologyError(
-        f"a GlobalKTable joins a GlobalKTable, not a {type(other).__name__}",
-        code="CS-135",
-        where=caller_location(operator),
-        next="read the topic of the other one by global_table(…), or join from its side: it takes global tables",
-    )
+    what = f"a GlobalKTable joins a GlobalKTable, not a {type(other).__name__}"
+    step = "read the topic of the other one by global_table(…), or join from its side: it takes global tables"
+    raise refuse("CS-135", what, step, **caller_location(operator))

@@ -7,7 +7,7 @@ None deletes the group's row. Sources: semantics 3.4, KIP-150 (cogroup), KIP-825
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import polars as pl
@@ -15,27 +15,20 @@ import polars as pl
 from crossstream import serdes
 from crossstream.agg import Aggregation
 from crossstream.api.agg import aggregates_of
-from crossstream.api.checks import (
-    REQUIRED,
-    check_choice,
-    check_option,
-    check_signature,
-    function_of,
-    needed_key,
-)
-from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, made_values
+from crossstream.api.checks import REQUIRED, check_signature, needed_key
+from crossstream.api.draft import Draft, check_same_builder, made_values
 from crossstream.api.generic import V1, K, Made, V
-from crossstream.api.options import Grouped, Materialized, Named, materialized_of, settings_of
-from crossstream.api.types import AsSerde, declared_key
-from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, windows_of
+from crossstream.api.groups import Grouping, Groups
+from crossstream.api.options import Materialized, Named, materialized_of
+from crossstream.api.types import AsSerde
+from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from crossstream.columns.functions import Function, keyed
 from crossstream.durations import Duration
-from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import Aggregate, Node, WindowSpec
-from crossstream.serdes.contract import EngineSerde
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.serdes.json.plain import unnamed
-from crossstream.serdes.primitives import Number, String
-from crossstream.serdes.windowed import NO_END, Windowed, WindowedSerde
+from crossstream.serdes.primitives import Number
+from crossstream.serdes.windowed import Windowed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,125 +38,7 @@ if TYPE_CHECKING:
 _Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows | Duration
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """What is grouped: the nodes, the serdes of the groups' keys and of the values, and windows if there are any.
-
-    ``table``: makes the `KTable` of a node.
-    """
-
-    table: Callable[[Draft, Node], KTable[Any, Any]]
-    nodes: tuple[Node, ...]
-    key: EngineSerde
-    values: tuple[EngineSerde | None, ...]
-    windows: WindowSpec | None = None
-    emit_final: bool = False
-
-    @property
-    def are_sessions(self) -> bool:
-        return self.windows is not None and self.windows.kind == "session"
-
-    def windowed(self, windows: Any, emit: Any) -> Groups:
-        """The groups in windows. Raises CS-101 and CS-110 for settings of `GroupedKStream.windowed_by`."""
-        check_choice("windowed_by", "emit", emit, ("update", "close"))
-        spec = windows_of(windows)
-        if emit == "close" and spec.kind == "unlimited":
-            raise TopologyError(
-                "a window without an end never closes, so nothing would come out",
-                code="CS-110",
-                where=caller_location("windowed_by"),
-                next='leave emit="close" out, or choose windows that end',
-            )
-        return replace(self, windows=spec, emit_final=emit == "close")
-
-
-class _Grouping(Handle, Generic[K, V]):
-    """What all groupings share."""
-
-    __slots__ = ("_groups",)
-
-    def __init__(self, draft: Draft, groups: Groups) -> None:
-        super().__init__(draft, groups.nodes[0])
-        self._groups = groups
-
-    def _table(
-        self,
-        operator: Literal["count", "reduce", "aggregate", "agg"],
-        named: Named | None,
-        materialized: Materialized | None,
-        **attributes: Any,
-    ) -> KTable[K, Any]:
-        name, groups = given_name(operator, named), self._groups
-        option = check_option(operator, "materialized", materialized, Materialized)
-        asked = option or Materialized()
-        group_key = needed_key(operator, groups.key, asked.key, "Grouped(key=…)")
-        value = attributes.pop("value")
-        key = self._result_key(group_key)
-        made = child(
-            self._draft,
-            Aggregate,
-            operator,
-            self._node,
-            name,
-            *groups.nodes[1:],
-            shape="table",
-            key=key,
-            key_type=None,
-            value=value,
-            operator=operator,
-            group_key=group_key,
-            group_values=groups.values,
-            windows=groups.windows,
-            emit_final=groups.emit_final,
-            store=None if option is None else asked.spec(key, value),
-            **attributes,
-        )
-        return groups.table(self._draft, made)
-
-    def _result_key(self, key: EngineSerde) -> EngineSerde:
-        windows = self._groups.windows
-        if windows is None:
-            return key
-        if windows.kind == "session":
-            return WindowedSerde(key)
-        return WindowedSerde(key, NO_END if windows.kind == "unlimited" else windows.size)
-
-    def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
-        return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)
-
-    def _aggregate(
-        self,
-        initializer: Callable[[], Any],
-        adders: tuple[Function, ...],
-        merger: Any,
-        named: Named | None,
-        materialized: Materialized | None,
-    ) -> KTable[K, Any]:
-        check_signature("aggregate", "initializer", initializer, (), optional=False)
-        if self._groups.are_sessions and merger is None:
-            raise TopologyError(
-                "aggregate over sessions needs a merger: a record may join two sessions to one",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="pass merger=lambda left, right: …, which makes one aggregate of two",
-            )
-        if merger is not None and not self._groups.are_sessions:
-            raise TopologyError(
-                "only sessions are merged, and these are not sessions",
-                code="CS-104",
-                where=caller_location("aggregate"),
-                next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
-            )
-        merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
-        asked = check_option("aggregate", "materialized", materialized, Materialized) or Materialized()
-        made = made_values("adder", adders[0], asked, self._node)
-        adders = (made.pop("adder"), *adders[1:])
-        return self._table(
-            "aggregate", named, materialized, initializer=initializer, adders=adders, merger=merging, **made
-        )
-
-
-class _Counting(_Grouping[K, V]):
+class _Counting(Grouping["KTable[Any, Any]"], Generic[K, V]):
     """Groups of one stream or table."""
 
     __slots__ = ()
@@ -319,7 +194,7 @@ class GroupedKStream(_AggregatedStream[K, V]):
 
     Records with a null key or (without windows) a null value belong to no group: they are dropped and counted.
 
-    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
     >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
     >>> orders.group_by(lambda order: order["customer"], Grouped(key=serdes.string())).count()
     <KTable orders.group_by.count>
@@ -356,7 +231,7 @@ class GroupedKStream(_AggregatedStream[K, V]):
         return CogroupedKStream(self._draft, self._groups, (adder,))
 
 
-class CogroupedKStream(_Grouping[K, V]):
+class CogroupedKStream(Grouping["KTable[Any, Any]"], Generic[K, V]):
     """Several grouped streams that are aggregated into one table. Made by `GroupedKStream.cogroup`.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -367,7 +242,7 @@ class CogroupedKStream(_Grouping[K, V]):
 
     __slots__ = ("_adders",)
 
-    def __init__(self, draft: Draft, groups: Groups, adders: tuple[Function, ...]) -> None:
+    def __init__(self, draft: Draft, groups: Groups[KTable[Any, Any]], adders: tuple[Function, ...]) -> None:
         super().__init__(draft, groups)
         self._adders = adders
 
@@ -376,11 +251,11 @@ class CogroupedKStream(_Grouping[K, V]):
     ) -> CogroupedKStream[K, Any]:
         """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
         if not isinstance(grouped, GroupedKStream):
-            raise TopologyError(
+            raise refuse(
+                "CS-135",
                 f"cogroup takes a grouped stream, not {type(grouped).__name__}",
-                code="CS-135",
-                where=caller_location("cogroup"),
-                next="group it first: stream.group_by_key()",
+                "group it first: stream.group_by_key()",
+                **caller_location("cogroup"),
             )
         check_same_builder("cogroup", self._draft, grouped._draft)
         mine, theirs = self._groups, grouped._groups
@@ -416,7 +291,7 @@ class GroupedKTable(_Counting[K, V]):
     When a row changes, its old group loses the old value and its new group gets the new one. Where the group stays, the
     subtractor runs first (KIP-904).
 
-    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
     >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
     >>> by_customer = orders.group_by(lambda key, order: (order["customer"], order["price"]),
     ...                               Grouped(key=serdes.string(), value=serdes.float64()))
@@ -459,7 +334,7 @@ class GroupedKTable(_Counting[K, V]):
         """Combines the values of each group: ``adder(aggregate, new)`` adds one, ``subtractor(aggregate, old)`` takes
         one away. The first value begins.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
         >>> stock = StreamsBuilder().table("stock", Consumed(key=serdes.string(), value=serdes.int64()))
         >>> by_shelf = stock.group_by(lambda key, count: (key[:1], count), Grouped(key=serdes.string()))
         >>> by_shelf.reduce(lambda total, count: total + count, lambda total, count: total - count)
@@ -490,29 +365,13 @@ class GroupedKTable(_Counting[K, V]):
 
     def _adder_and_subtractor(self, operator: str, adder: Any, subtractor: Any) -> dict[str, Any]:
         if subtractor is REQUIRED and adder is not REQUIRED:
-            raise TopologyError(
-                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group",
-                code="CS-104",
-                where=caller_location(operator),
-                next=f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)",
+            what = (
+                f"{operator} of a grouped table needs a subtractor: a row that changes leaves its old group"
             )
+            step = f"pass both: {operator}(…, lambda total, new: total + new, lambda total, old: total - old)"
+            raise refuse("CS-104", what, step, **caller_location(operator))
         arguments = ("aggregate", "value")
         return {
             "adders": (self._function(operator, "adder", adder, arguments),),
             "subtractor": self._function(operator, "subtractor", subtractor, arguments),
         }
-
-
-def grouped_of(operator: str, grouped: Grouped | None, key: AsSerde | None, value: AsSerde | None) -> Grouped:
-    """``grouped``, with the serdes that are given by keyword."""
-    option = check_option(operator, "grouped", grouped, Grouped)
-    return settings_of(operator, "grouped", option, Grouped, key=key, value=value) or Grouped()
-
-
-def group_key(operator: str, node: Node, option: Grouped, *, by_field: bool = False) -> EngineSerde:
-    """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares.
-
-    ``by_field``: text names the field that is the key; where its type is not declared, keys are text.
-    """
-    known = option.key or declared_key(node) or (String() if by_field else None)
-    return needed_key(operator, node.key, known if node.key is None else option.key, "key=…")

@@ -14,7 +14,8 @@ from crossstream.api.checks import known_serdes
 from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
 from crossstream.columns.flat import KEY, Format, Layout, NoSuchColumn, layout_of
-from crossstream.errors import ConfigError, SerdeError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph.nodes import TableSink, ToStream
 from crossstream.serdes import Serde
 
@@ -54,12 +55,12 @@ class WrittenToTables(Previewed):
         ``storage_options``: those of ``deltalake``.
 
         A batch is one commit of the table, which has its number: a batch that comes again after a crash is skipped.
-        A value that the table cannot hold, such as an empty text in a partition, is a bad record (CS-654), for
+        A value that the table cannot hold, such as an empty text in a partition, is a bad record (CS-658), for
         ``processing_errors``.
 
-        Needs ``crossstream[delta]``. Raises CS-113 for values without a declared type, CS-101 for names that are not
+        Needs ``crossstream[delta]``. Raises CS-116 for values without a declared type, CS-101 for names that are not
         valid, and for partitions of floats, bytes, lists or structs, `SerdeError` CS-404 for types that Delta does not
-        have, `ConfigError` CS-201 without ``deltalake``. At the start `SinkError`: CS-654 for a table with other
+        have, `ConfigError` CS-201 without ``deltalake``. At the start `SinkError`: CS-657 for a table with other
         columns, another key, partitions to name, or rules such as a constraint, CS-665 if it cannot be opened.
 
         >>> import polars as pl
@@ -141,12 +142,9 @@ class WrittenToTables(Previewed):
 
 def _check_installed(operator: str, form: Format) -> None:
     if find_spec(_LIBRARIES[form]) is None:
-        raise ConfigError(
-            f"{operator} needs the package {_LIBRARIES[form]}, which is not installed",
-            code="CS-201",
-            where=caller_location(operator),
-            next=f'install it: pip install "crossstream[{form}]"',
-        )
+        what = f"{operator} needs the package {_LIBRARIES[form]}, which is not installed"
+        step = f'install it: pip install "crossstream[{form}]"'
+        raise refuse("CS-201", what, step, **caller_location(operator))
 
 
 def _place(operator: str, form: Format, table: object) -> str:
@@ -183,13 +181,15 @@ def _key_names(operator: str, key: Any, serde: Serde, *, upserts: bool) -> tuple
 
 def _check_declared(operator: str, serde: Serde, what: str) -> None:
     if serde.dtype is None:
-        raise TopologyError(
+        raise refuse(
+            "CS-116",
             f"{operator} makes columns, and the type of the {what} is not declared: {serde.name}",
-            code="CS-113",
-            where=caller_location(operator),
-            next="declare it before: repartition(cs.Repartitioned(value=serdes.json({…}))), or Materialized(value=…)"
-            if what == "values"
-            else "use a serde of a declared type for the keys, or in a stream leave them out: key=None",
+            (
+                "declare it before: repartition(cs.Repartitioned(value=serdes.json({…}))), or Materialized(value=…)"
+                if what == "values"
+                else "use a serde of a declared type for the keys, or in a stream leave them out: key=None"
+            ),
+            **caller_location(operator),
         )
 
 
@@ -206,11 +206,11 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
         if "two columns" in str(error) or "names are given" in str(error):
             step = 'name the columns: key="order_id", timestamp="ts"; a field that is the key has the key\'s type'
             raise _wrong(operator, str(error), step) from None
-        raise SerdeError(
+        raise refuse(
+            "CS-404",
             str(error),
-            code="CS-404",
-            where=caller_location(operator),
-            next="change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
+            "change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
+            **caller_location(operator),
         ) from None
     _check_partitions(operator, settings["partition_by"], layout)
 
@@ -230,5 +230,5 @@ def _check_partitions(operator: str, names: Sequence[str], layout: Layout) -> No
         raise _wrong(operator, f"partition_by={tuple(names)!r} has a column twice, or every column", step)
 
 
-def _wrong(operator: str, what: str, step: str) -> TopologyError:
-    return TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
+def _wrong(operator: str, what: str, step: str) -> CrossStreamError:
+    return refuse("CS-101", what, step, **caller_location(operator))

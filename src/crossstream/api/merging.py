@@ -18,7 +18,8 @@ from crossstream.api.checks import function_of
 from crossstream.api.types import Inputs, typed
 from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph.nodes import ForeignKeyKind, Node
 from crossstream.serdes.json.plain import UntypedJson
 
@@ -42,12 +43,8 @@ class prefixed:
     def __post_init__(self) -> None:
         given: object = self.prefix
         if not isinstance(given, str) or not given:
-            raise TopologyError(
-                f"prefixed({self.prefix!r}) is not a prefix",
-                code="CS-101",
-                where=caller_location(),
-                next='write the beginning of the new names: cs.prefixed("customer_")',
-            )
+            step = 'write the beginning of the new names: cs.prefixed("customer_")'
+            raise refuse("CS-101", f"prefixed({self.prefix!r}) is not a prefix", step, **caller_location())
 
 
 OnMerge: TypeAlias = Literal["raise", "keep-left", "keep-right"] | prefixed
@@ -74,22 +71,22 @@ def joiner_of(
     """
     given: object = on_merge
     if not (isinstance(given, prefixed) or (isinstance(given, str) and given in _NAMES)):
-        raise TopologyError(
+        raise refuse(
+            "CS-101",
             f"{operator}(on_merge={on_merge!r}) is not one of the choices",
-            code="CS-101",
-            where=caller_location(operator),
-            next=f'choose {", ".join(map(repr, _NAMES))}, or cs.prefixed("…_")',
+            f'choose {", ".join(map(repr, _NAMES))}, or cs.prefixed("…_")',
+            **caller_location(operator),
         )
     if joiner is not None:
         if on_merge != "raise":
             what = f"{operator} has a joiner, which makes the result, and on_merge, which is for joins without one"
-            raise _refusal(operator, what, "keep one of them")
+            raise _error(operator, what, "keep one of them")
         if isinstance(joiner, str):
-            raise TopologyError(
+            raise refuse(
+                "CS-104",
                 f"the joiner of {operator} is {joiner!r}, not a function",
-                code="CS-104",
-                where=caller_location(operator),
-                next=f"name the argument: foreign_key={joiner!r} or key_selector={joiner!r}",
+                f"name the argument: foreign_key={joiner!r} or key_selector={joiner!r}",
+                **caller_location(operator),
             )
         return function_of(operator, "joiner", joiner, sides, values=values)
     left, right = sides.values()
@@ -138,7 +135,7 @@ def _fields(operator: str, node: Node) -> Mapping[str, pl.DataType] | None:
     if dtype is not None and serde is not None:
         what = f"{operator} without a joiner merges fields, and the values of {node.name} are {serde.name}"
         others = "rows" if operator.endswith("_many") else "right"
-        raise _refusal(operator, what, f"pass a joiner, such as lambda left, {others}: …")
+        raise _error(operator, what, f"pass a joiner, such as lambda left, {others}: …")
     return None
 
 
@@ -163,7 +160,7 @@ def _merged(
         if prefix:
             named = f", or name the foreign key by its field: {both[0]!r}" if key == ANY_FIELD else ""
             step = f"choose another prefix{named}"
-        raise _refusal(operator, what, step)
+        raise _error(operator, what, step)
     columns = []
     for name in left:
         if name not in both:
@@ -174,7 +171,7 @@ def _merged(
         mine, theirs = left[name], right[names[name]]
         if missing and mine != theirs:
             what = f"{operator} without a joiner: {name!r} is {mine} on one side and {theirs} on the other"
-            raise _refusal(operator, what, 'write on_merge=cs.prefixed("…_"), or pass a joiner')
+            raise _error(operator, what, 'write on_merge=cs.prefixed("…_"), or pass a joiner')
         sides = {"left": _field("left", name), "right": _field("right", names[name])}
         kept = sides[first]
         if missing:
@@ -244,5 +241,5 @@ def fields_of_value(value: Any) -> dict[str, Any]:
     )
 
 
-def _refusal(operator: str, what: str, step: str) -> TopologyError:
-    return TopologyError(what, code="CS-136", where=caller_location(operator), next=step)
+def _error(operator: str, what: str, step: str) -> CrossStreamError:
+    return refuse("CS-136", what, step, **caller_location(operator))

@@ -23,11 +23,12 @@ from crossstream.api.checks import (
 )
 from crossstream.api.types import AsSerde, SerdeField
 from crossstream.durations import Duration, is_duration, to_milliseconds
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import StoreSpec
 from crossstream.missing_names import OptionObject
 from crossstream.serdes.contract import EngineSerde
-from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
+from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_error
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
 
 T = TypeVar("T")
@@ -44,20 +45,17 @@ def settle_offset_reset(consumed: Any) -> None:
             given.replace(tzinfo=timezone.utc) if given.tzinfo is None else given.astimezone(timezone.utc)
         )
     elif isinstance(given, timedelta) or (isinstance(given, str) and is_duration(given)):
-        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", error=TopologyError))
+        place = timedelta(milliseconds=to_milliseconds(given, "offset_reset", code="CS-110"))
     elif isinstance(given, str) and given in ("earliest", "latest"):
         return
     else:
-        raise TopologyError(
-            f"Consumed(offset_reset={given!r}) is not one of the choices",
-            code="CS-101",
-            where=caller_location(),
-            next="choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime",
-        )
+        what = f"Consumed(offset_reset={given!r}) is not one of the choices"
+        step = "choose 'earliest' or 'latest', a duration such as '1 hour' or a timedelta, or a datetime"
+        raise refuse("CS-101", what, step, **caller_location())
     object.__setattr__(consumed, "offset_reset", place)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True)
 class Named(OptionObject):
     """The name of an operator, for `describe`, errors, metrics and the state it may keep.
@@ -74,7 +72,7 @@ class Named(OptionObject):
         check_name("Named", "name", self.name)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed(OptionObject):
     """How a topic is read: the serdes of its keys and values, and where to begin.
@@ -106,7 +104,7 @@ class Consumed(OptionObject):
         check_name("Consumed", "name", self.name, optional=True)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced(OptionObject):
     """How a topic is written. Serdes left out are those of the stream, where they are known.
@@ -130,7 +128,7 @@ class Produced(OptionObject):
         check_name("Produced", "name", self.name, optional=True)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized(OptionObject):
     """Keeps a table in a store; with ``store`` it can be queried under that name.
@@ -176,12 +174,8 @@ def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **
         return option
     for name in given:
         if option is not None and getattr(option, name) is not None:
-            raise TopologyError(
-                f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)",
-                code="CS-101",
-                where=caller_location(operator),
-                next="keep one of them",
-            )
+            what = f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)"
+            raise refuse("CS-101", what, "keep one of them", **caller_location(operator))
     if option is None:
         return kind(**given)
     return replace(option, **given)  # type: ignore[type-var]
@@ -203,7 +197,7 @@ def materialized_of(
     return settings_of(operator, "materialized", option, Materialized, store=store, value=value)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped(OptionObject):
     """Options of a grouping: the serdes of its keys and values where they are unknown, and its name.
@@ -222,7 +216,7 @@ class Grouped(OptionObject):
         check_name("Grouped", "name", self.name, optional=True)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartitioned(OptionObject):
     """Moves the records of a stream to the partitions of their keys, now.
@@ -249,7 +243,7 @@ class Repartitioned(OptionObject):
         check_signature("Repartitioned", "partitioner", self.partitioner, ("key", "count"))
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoined(OptionObject):
     """Options of the join of two streams: serdes, a name, and names of its stores.
@@ -274,15 +268,11 @@ class StreamJoined(OptionObject):
         for setting in ("name", "store", "other_store"):
             check_name("StreamJoined", setting, getattr(self, setting), optional=True)
         if self.store is not None and self.store == self.other_store:
-            raise TopologyError(
-                f"StreamJoined gives both stores the name {self.store!r}",
-                code="CS-120",
-                where=caller_location(),
-                next="name them differently, or leave one out",
-            )
+            what = f"StreamJoined gives both stores the name {self.store!r}"
+            raise refuse("CS-120", what, "name them differently, or leave one out", **caller_location())
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(OptionObject):
     """Options of the join of a stream with a table: serdes, the grace period, a name.
@@ -308,7 +298,7 @@ class Joined(OptionObject):
         check_name("Joined", "name", self.name, optional=True)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoined(OptionObject):
     """Options of a foreign-key join: its name, and partitioners for inputs that are not partitioned by hash.
@@ -336,7 +326,7 @@ _BOUNDS = MappingProxyType(
 )
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindows(OptionObject):
     """Which records of two streams are partners: records of one key whose timestamps are close to each other.
@@ -363,15 +353,12 @@ class JoinWindows(OptionObject):
         before, after, _ = self.milliseconds()
         check_choice("JoinWindows", "eager", self.eager, (True, False))
         if before + after < 0:
-            raise TopologyError(
-                f"the window is empty: it ends {-before - after} ms before it begins",
-                code="CS-110",
-                where=caller_location(),
-                next="let before and after add up to 0 or more; one of them may be negative",
-            )
+            what = f"the window is empty: it ends {-before - after} ms before it begins"
+            step = "let before and after add up to 0 or more; one of them may be negative"
+            raise refuse("CS-110", what, step, **caller_location())
 
     @classmethod
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "JoinWindows.of", _BOUNDS))
+    @refuse_calls(settings_error("CS-101", "JoinWindows.of", _BOUNDS))
     def of(cls, duration: Duration, grace: Duration = 0, eager: bool = False) -> JoinWindows:
         """A window of ``duration`` to either side.
 

@@ -23,7 +23,8 @@ from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
 from crossstream.api.types import SerdeField
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import Deduplicate, Process, ProcessorStore, TransformBatches
 from crossstream.serdes.json.plain import typed_as
 from crossstream.signatures import fits_call, keyword_settings
@@ -33,7 +34,7 @@ S = TypeVar("S", bound="Processing[Any]")
 T = TypeVar("T")
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True)
 class KeyValueStore:
     """A store of a processor with one value for each key. It can be queried under its name.
@@ -57,7 +58,7 @@ class KeyValueStore:
         return ProcessorStore("key-value", self.name, self.key, self.value)
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True)
 class WindowStore:
     """A store of a processor with a value for each key and timestamp. It can be queried under its name.
@@ -84,7 +85,7 @@ class WindowStore:
         return ProcessorStore("window", self.name, self.key, self.value, settled(self.retention))
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True)
 class VersionedStore:
     """A store of a processor that keeps versions: which value a key had at any time of its history (KIP-889).
@@ -135,7 +136,7 @@ class Processing(Previewed, Generic[T]):
         >>> orders.deduplicate("10 minutes", key=lambda order: order["id"])
         <KStream orders.deduplicate>
         """
-        ms = to_milliseconds(within, "within", error=TopologyError)
+        ms = to_milliseconds(within, "within", code="CS-110")
         identity = None
         if key is None:
             needed_key("deduplicate", self._node.key, None, "repartition(Repartitioned(key=…)) before it")
@@ -270,20 +271,13 @@ def _specs(operator: str, stores: Any) -> tuple[ProcessorStore, ...]:
     given = list(stores) if isinstance(stores, list | tuple) else [stores]
     for store in given:
         if not isinstance(store, KeyValueStore | WindowStore | VersionedStore):
-            raise TopologyError(
-                f"stores of {operator} has {store!r}, which is no store",
-                code="CS-101",
-                where=caller_location(operator),
-                next='write stores=[cs.KeyValueStore("seen", key=serdes.string(), value=serdes.json())]',
-            )
+            what = f"stores of {operator} has {store!r}, which is no store"
+            step = 'write stores=[cs.KeyValueStore("seen", key=serdes.string(), value=serdes.json())]'
+            raise refuse("CS-101", what, step, **caller_location(operator))
     names = [store.name for store in given]
     if len(set(names)) < len(names):
-        raise TopologyError(
-            f"two stores of {operator} are named {next(name for name in names if names.count(name) > 1)!r}",
-            code="CS-120",
-            where=caller_location(operator),
-            next="give one of them another name",
-        )
+        what = f"two stores of {operator} are named {next(name for name in names if names.count(name) > 1)!r}"
+        raise refuse("CS-120", what, **caller_location(operator))
     return tuple(store.spec() for store in given)
 
 
@@ -291,12 +285,9 @@ def _columns(schema: Any) -> dict[str, pa.DataType]:
     """The types of the columns of a schema. Raises CS-101 unless they are key, value and perhaps timestamp."""
     names = schema.names if isinstance(schema, pa.Schema) else []
     if sorted(names) not in (["key", "value"], ["key", "timestamp", "value"]):
-        raise TopologyError(
-            f"the schema of transform_batches is {'missing' if schema is REQUIRED else repr(schema)}",
-            code="CS-101",
-            where=caller_location("transform_batches"),
-            next='give the columns of what the function returns: pa.schema({"key": pa.string(), "value": pa.int64()})',
-        )
+        what = f"the schema of transform_batches is {'missing' if schema is REQUIRED else repr(schema)}"
+        step = 'give the columns of what the function returns: pa.schema({"key": pa.string(), "value": pa.int64()})'
+        raise refuse("CS-101", what, step, **caller_location("transform_batches"))
     return {name: schema.field(name).type for name in names}
 
 

@@ -9,62 +9,33 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 import polars as pl
 
-from crossstream.api.branched import BranchedKStream, PrintRecord, merged
-from crossstream.api.checks import (
-    check_option,
-    check_signature,
-    check_topic,
-    function_of,
-    known_serdes,
-    needed_key,
-    predicate_of,
-)
+from crossstream.api.branched import BranchedKStream, merged
+from crossstream.api.checks import check_option, function_of, needed_key, predicate_of
 from crossstream.api.draft import child, given_name
-from crossstream.api.generic import K1, V1, ByFunction, K, OuterByFunction, R, V
-from crossstream.api.grouped import GroupedKStream, Groups, group_key, grouped_of
+from crossstream.api.generic import K1, V1, K, R, V
+from crossstream.api.grouped import GroupedKStream
+from crossstream.api.groups import Groups, group_key, grouped_of
+from crossstream.api.joining_stream import JoiningStream
 from crossstream.api.lakehouse import WrittenToTables
-from crossstream.api.merging import OnMerge
-from crossstream.api.options import (
-    Grouped,
-    Joined,
-    JoinWindows,
-    Materialized,
-    Named,
-    Produced,
-    Repartitioned,
-    StreamJoined,
-    materialized_of,
-    produced_of,
-    settings_of,
-)
+from crossstream.api.options import Grouped, Materialized, Named, Repartitioned, materialized_of, settings_of
 from crossstream.api.processors import Processing
-from crossstream.api.stream_joins import stream_join, stream_join_refusal
-from crossstream.api.types import AsSerde, declared_key, declared_value, type_of_items
-from crossstream.columns.changes import Headers
+from crossstream.api.sinks import EndingStream
+from crossstream.api.types import AsSerde, declared_key, type_of_items
 from crossstream.columns.functions import keyed
-from crossstream.durations import Duration
-from crossstream.errors import TopologyError
 from crossstream.graph import nodes as graph
-from crossstream.signatures import called_as, fits_call, refuse_calls, settings_refusal
-from crossstream.typing import (
-    Action,
-    BatchFunction,
-    FlatMapper,
-    KeySelector,
-    TopicSelector,
-)
+from crossstream.signatures import called_as
+from crossstream.typing import Action, FlatMapper
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from crossstream.api.global_table import GlobalKTable
     from crossstream.api.table import KTable
 
 
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
+class KStream(
+    JoiningStream[K, V], EndingStream, Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]
+):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -252,29 +223,6 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
         function = function_of("peek", "action", action, self._input(), with_key=True, expression=False)
         return self._child(graph.Peek, "peek", named, action=function)
 
-    def foreach(self, action: Action, named: Named | None = None) -> None:
-        """Calls the action for each record; nothing follows. A repeated batch calls it again.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.foreach(lambda key, order: None)
-        """
-        function = function_of("foreach", "action", action, self._input(), with_key=True, expression=False)
-        self._child(graph.Peek, "foreach", named, action=function, terminal=True, shape="none")
-
-    def print(self, label: str | None = None, named: Named | None = None) -> None:
-        """Prints ``[label]: key, value`` for each record, where it is processed.
-
-        The label is the stream's name if it is not given.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.print("seen")
-        """
-        action = PrintRecord(self._node.name if label is None else label)
-        function = function_of("print", "action", keyed(action), self._input())
-        self._child(graph.Peek, "print", named, action=function, terminal=True, shape="none")
-
     @overload
     def repartition(self, *, key: AsSerde | None = None, partitions: int | None = None) -> KStream[K, V]: ...
 
@@ -437,366 +385,6 @@ class KStream(Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]):
 
         key = group_key(operator, node, option, by_field=by_field)
         return GroupedKStream(self._draft, Groups(KTable, (node,), key, (option.value,)))
-
-    @overload
-    def join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None,
-        windows: JoinWindows,
-        stream_joined: StreamJoined | None = None,
-        *,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        *,
-        within: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        *,
-        before: Duration,
-        after: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: KTable[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        joined: Joined | None = None,
-        *,
-        grace: Duration | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: GlobalKTable[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        *,
-        key_selector: KeySelector,
-        named: Named | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: KStream[Any, V1] | KTable[Any, V1] | GlobalKTable[Any, V1],
-        joiner: Callable[[K, V, V1], R] | keyed | pl.Expr,
-        windows: JoinWindows | Joined | None = None,
-        **options: Unpack[ByFunction],
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def join(
-        self,
-        other: GlobalKTable[K1, V1],
-        joiner: Callable[[K, K1, V, V1], R],
-        **options: Unpack[ByFunction],
-    ) -> KStream[K, R]: ...
-
-    @refuse_calls(stream_join_refusal)  # type: ignore[misc]  # a table's third argument is called joined
-    def join(
-        self,
-        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
-        joiner: Any = None,
-        windows: JoinWindows | Joined | None = None,
-        stream_joined: StreamJoined | None = None,
-        *,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
-        grace: Duration | None = None,
-        joined: Joined | None = None,
-        key_selector: KeySelector | None = None,
-        named: Named | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[Any, Any]:
-        """Inner join; the other side decides which one.
-
-        With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. One result for each pair of records
-        with one key whose timestamps fit ``windows``, at the later timestamp. Records without key or value are dropped
-        and counted.
-
-        With a `KTable`: ``join(table, joiner, joined=None)``. Each record sees the row that its key had when the record
-        arrived; in a versioned table the version valid at its timestamp, with ``Joined(grace=…)`` that much later.
-        The result has the record's key and timestamp. Changes of the table trigger no result. Records without key or
-        value are dropped and counted.
-
-        With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` returns the key of
-        the table's row, from the value or from key and value, which may both be None. The result has the stream's key
-        and timestamp. A record whose value or selected key is None is dropped and counted. A joiner with four arguments
-        gets both keys: ``(key, other_key, left, right)``.
-
-        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a result has; without it, those of the record that
-        gives it. "both": those of the left side, then those of the right side; a missing side has none.
-
-        Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
-        Sources: semantics 2.1, 2.3, 2.4.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
-        >>> orders.join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
-        <KStream orders.join(shops)>
-        """
-        return self._join(
-            "inner",
-            other,
-            joiner,
-            windows,
-            stream_joined=stream_joined,
-            within=within,
-            before=before,
-            after=after,
-            grace=grace,
-            joined=joined,
-            key_selector=key_selector,
-            named=named,
-            on_merge=on_merge,
-            headers=headers,
-        )
-
-    @called_as(join)
-    @refuse_calls(stream_join_refusal)
-    def left_join(
-        self,
-        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
-        joiner: Any = None,
-        windows: JoinWindows | Joined | None = None,
-        stream_joined: StreamJoined | None = None,
-        *,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
-        grace: Duration | None = None,
-        joined: Joined | None = None,
-        key_selector: KeySelector | None = None,
-        named: Named | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[Any, Any]:
-        """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
-
-        With a `KStream` when the window has closed and the grace period is over; with ``eager`` windows at once,
-        even if partners follow. A record with a value and without a key comes out alone at once. With a `KTable` each
-        record that has a value comes out once, even without a key. With a `GlobalKTable` also records whose selected
-        key is None; only a null value is dropped and counted.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
-        >>> orders.left_join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
-        <KStream orders.left_join(shops)>
-        """
-        return self._join(
-            "left",
-            other,
-            joiner,
-            windows,
-            stream_joined=stream_joined,
-            within=within,
-            before=before,
-            after=after,
-            grace=grace,
-            joined=joined,
-            key_selector=key_selector,
-            named=named,
-            on_merge=on_merge,
-            headers=headers,
-        )
-
-    @overload
-    def outer_join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None,
-        windows: JoinWindows,
-        stream_joined: StreamJoined | None = None,
-        *,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def outer_join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        *,
-        within: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def outer_join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[V, V1], R] | None = None,
-        *,
-        before: Duration,
-        after: Duration,
-        grace: Duration | None = None,
-        stream_joined: StreamJoined | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def outer_join(
-        self,
-        other: KStream[Any, V1],
-        joiner: Callable[[K, V, V1], R],
-        windows: JoinWindows | None = None,
-        **options: Unpack[OuterByFunction],
-    ) -> KStream[K, R]: ...
-
-    @overload
-    def outer_join(
-        self,
-        other: KStream[Any, Any],
-        joiner: keyed | pl.Expr,
-        windows: JoinWindows | None = None,
-        **options: Unpack[OuterByFunction],
-    ) -> KStream[K, Any]: ...
-
-    @refuse_calls(stream_join_refusal)
-    def outer_join(
-        self,
-        other: KStream[Any, Any],
-        joiner: Any = None,
-        windows: JoinWindows | None = None,
-        stream_joined: StreamJoined | None = None,
-        *,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
-        grace: Duration | None = None,
-        on_merge: OnMerge = "raise",
-        headers: Headers | None = None,
-    ) -> KStream[Any, Any]:
-        """Outer join with another stream: as `left_join`, on both sides. Tables have no outer join with a stream.
-
-        >>> from crossstream import Consumed, JoinWindows, StreamsBuilder, serdes
-        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-        >>> views, clicks = builder.stream("views", consumed), builder.stream("clicks", consumed)
-        >>> views.outer_join(clicks, lambda view, click: [view, click], JoinWindows.of("10 seconds"))
-        <KStream views.outer_join(clicks)>
-        """
-        return self._join(
-            "outer",
-            other,
-            joiner,
-            windows,
-            stream_joined=stream_joined,
-            within=within,
-            before=before,
-            after=after,
-            grace=grace,
-            on_merge=on_merge,
-            headers=headers,
-        )
-
-    def _join(
-        self, kind: graph.JoinKind, other: object, joiner: Any, windows: Any, **settings: Any
-    ) -> KStream[Any, Any]:
-        return KStream(self._draft, stream_join(kind, self, other, joiner, windows, settings))
-
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "to"))
-    def to(
-        self,
-        topic: str | TopicSelector,
-        produced: Produced | None = None,
-        *,
-        key: AsSerde | None = None,
-        value: AsSerde | None = None,
-    ) -> None:
-        """Writes every record to a topic, or to the topic that ``topic(key, value)`` returns.
-
-        ``key``, ``value``: serdes, or types that have one. Without them they are those of the stream: of its topic, or
-        of the type that an expression, an annotation or a join without a joiner gives.
-
-        A topic of Kafka must exist (CS-652). A missing file topic is created with one partition, but not one that a
-        function names (CS-652). Several streams may write to one topic: the results of a record stay in order, and
-        before those of later records. Raises CS-140 where a serde is unknown, CS-102 for a name that Kafka does not
-        allow, CS-104 for a function that does not take key and value. Source: semantics 3.12.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.map_values(lambda order: order["price"]).to("prices", value=float)
-        """
-        option = produced_of("to", produced, key, value)
-        node, path = self._node, f"to({topic})"
-        target: dict[str, Any] = {"topic": topic}
-        if callable(topic):
-            check_signature("to", "topic", topic, ("key", "value"))
-            path, target = "to", {"topic_of": topic}
-        else:
-            check_topic("to", topic)
-        kept = option.key or declared_key(node), option.value or declared_value(node)
-        key, value = known_serdes(path, *kept, "pass {}")
-        named = None if callable(topic) else topic
-        key, value = key.written_to(named, is_key=True), value.written_to(named, is_key=False)
-        settings = {**target, "partitioner": option.partitioner, "shape": "none"}
-        child(self._draft, graph.Sink, path, node, option.name, key=key, value=value, **settings)
-
-    def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
-        """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
-
-        Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON values; without one it is inferred
-        from the records of each batch. The call comes before the batch is committed, and again with the same
-        ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without records are skipped.
-        The records of a batch pass through the driver. A function that requires three arguments also gets a
-        `BatchMark`: of which application, sink and state the batch is. `once_in` makes one for databases.
-
-        >>> import polars as pl
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> order = serdes.json({"price": pl.Float64})
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
-        >>> orders.for_each_batch(lambda frame, n: frame.write.mode("overwrite").parquet(f"orders/batch={n}"))
-        """
-        given: Any = function
-        with_mark = callable(given) and not fits_call(given, ("frame", "batch_id"))
-        if not (with_mark and fits_call(given, ("frame", "batch_id", "mark"))):
-            with_mark = False
-            check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
-        step = "put repartition(Repartitioned({})) before it"
-        key, value = known_serdes("for_each_batch", self._node.key, self._node.value, step)
-        attributes = {
-            "key": key,
-            "value": value,
-            "shape": "none",
-            "function": function,
-            "with_mark": with_mark,
-        }
-        self._child(graph.FrameSink, "for_each_batch", named, **attributes)
 
     def _input(self) -> Mapping[str, graph.Node]:
         return {"value": self._node}

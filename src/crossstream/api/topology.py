@@ -7,7 +7,8 @@ from typing import Any
 
 from crossstream.catalog.planners import plan_topology
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph import describe, picture
 from crossstream.graph.nodes import Graph
 from crossstream.graph.svg import to_svg
@@ -95,20 +96,14 @@ class Topology(PointsToNames, Graph):
 def check_topology(owner: str, given: object) -> None:
     """Refuses (CS-201) anything but a `Topology`."""
     if not isinstance(given, Topology):
-        raise ConfigError(
-            f"{owner} runs a Topology, not a {type(given).__name__}",
-            code="CS-201",
-            where=caller_location(),
-            next=f"pass what StreamsBuilder.build() gives, first: {owner}(builder.build(), …)",
-        )
+        what = f"{owner} runs a Topology, not a {type(given).__name__}"
+        step = f"pass what StreamsBuilder.build() gives, first: {owner}(builder.build(), …)"
+        raise refuse("CS-201", what, step, **caller_location())
 
 
 def check_config(owner: str, given: object) -> None:
     """Refuses (CS-201) anything but a `StreamsConfig`."""
     if not isinstance(given, StreamsConfig):
-        raise ConfigError(
-            f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
-            code="CS-201",
-            where=caller_location(),
-            next='write StreamsConfig(application_id="…", …); StreamsConfig(**…) makes one of a dict',
-        )
+        what = f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}"
+        step = 'write StreamsConfig(application_id="…", …); StreamsConfig(**…) makes one of a dict'
+        raise refuse("CS-201", what, step, **caller_location())

@@ -22,7 +22,8 @@ import pyarrow as pa
 from crossstream import serdes
 from crossstream.columns.field_of import FieldOf
 from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
-from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
@@ -167,12 +168,8 @@ def check_fits(operator: str, declared: EngineSerde | None, given: EngineSerde |
     except SerdeError as error:
         if error.code not in _ABOUT_TYPES:
             return  # a custom serde may fail without rows
-        raise TopologyError(
-            f"the values of {operator} do not fit the serde {given.name}: {error.what}",
-            code="CS-115",
-            where=caller_location(operator),
-            next=error.next,
-        ) from None
+        what = f"the values of {operator} do not fit the serde {given.name}: {error.what}"
+        raise refuse("CS-115", what, error.next, **caller_location(operator)) from None
 
 
 def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function:
@@ -213,13 +210,13 @@ def check_key_type(operator: str, role: str, dtype: pl.DataType, key: EngineSerd
     except SerdeError as error:
         if error.code not in _ABOUT_TYPES:
             return  # a custom serde may fail without rows
-        raise TopologyError(
+        raise refuse(
+            "CS-134",
             f"the {role} of {operator} is {dtype}, and the keys of {right.name} are {key.name}: "
             "no row would find a partner",
-            code="CS-134",
-            where=caller_location(operator),
-            next=f"declare both alike, the keys of {right.name} by key=…; or convert it: in an expression by "
+            f"declare both alike, the keys of {right.name} by key=…; or convert it: in an expression by "
             "cast(…), or in a function",
+            **caller_location(operator),
         ) from None
 
 
@@ -258,8 +255,8 @@ def type_of_items(function: Function, operator: str) -> EngineSerde | None:
     return typed_as(dtype.inner) if isinstance(dtype, pl.List) else None  # type: ignore[arg-type]
 
 
-def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
-    return TopologyError(what, code="CS-115", where=caller_location(operator), next=step)
+def _wrong_form(what: str, operator: str, step: str | None) -> CrossStreamError:
+    return refuse("CS-115", what, step, **caller_location(operator))
 
 
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
@@ -281,9 +278,7 @@ def _check_columns(what: str, operator: str, serde: EngineSerde, fields: Collect
         calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
     except SerdeError as error:
         step = f"read other fields; or pass a callable: {error.next}"
-        raise TopologyError(
-            f"{what}: {error.what}", code="CS-114", where=caller_location(operator), next=step
-        ) from None
+        raise refuse("CS-114", f"{what}: {error.what}", step, **caller_location(operator)) from None
 
 
 def _read(function: Function, name: str) -> frozenset[str] | None:
@@ -298,19 +293,19 @@ def _read(function: Function, name: str) -> frozenset[str] | None:
     return fields_of(function, name) or frozenset()
 
 
-def _undeclared(what: str, operator: str, where: str, declaration: str) -> TopologyError:
-    return TopologyError(
+def _undeclared(what: str, operator: str, where: str, declaration: str) -> CrossStreamError:
+    return refuse(
+        "CS-113",
         f"{what} is an expression, but the type of {where} is not declared",
-        code="CS-113",
-        where=caller_location(operator),
-        next=f"declare it where they come from, by a class (value=Order) or a schema ({declaration}); after a"
+        f"declare it where they come from, by a class (value=Order) or a schema ({declaration}); after a"
         " callable, by its annotation (-> Order) or repartition(value=…); or pass a callable",
+        **caller_location(operator),
     )
 
 
 def _no_field(
     what: str, operator: str, function: Function, types: Mapping[str, pl.DataType | None], reason: str
-) -> TopologyError:
+) -> CrossStreamError:
     known = sorted(
         {field.name for dtype in types.values() if isinstance(dtype, pl.Struct) for field in dtype.fields}
     )
@@ -322,24 +317,26 @@ def _no_field(
     return _missing(what, operator, missing[0], known)
 
 
-def _missing(what: str, operator: str, name: str, known: Sequence[str]) -> TopologyError:
+def _missing(what: str, operator: str, name: str, known: Sequence[str]) -> CrossStreamError:
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    return TopologyError(
+    return refuse(
+        "CS-114",
         f"{what} reads the field {name!r}, which the declared type does not have",
-        code="CS-114",
-        where=caller_location(operator),
-        next=f"did you mean {' or '.join(map(repr, close))}?"
-        if close
-        else f"its fields are: {', '.join(known) or 'none, it is one value'}",
+        (
+            f"did you mean {' or '.join(map(repr, close))}?"
+            if close
+            else f"its fields are: {', '.join(known) or 'none, it is one value'}"
+        ),
+        **caller_location(operator),
     )
 
 
-def _misfit(what: str, operator: str, reason: str) -> TopologyError:
-    return TopologyError(
+def _misfit(what: str, operator: str, reason: str) -> CrossStreamError:
+    return refuse(
+        "CS-114",
         f"{what} does not fit the declared type: {reason.splitlines()[0]}",
-        code="CS-114",
-        where=caller_location(operator),
-        next="change the expression, or the declared type",
+        "change the expression, or the declared type",
+        **caller_location(operator),
     )
 
 

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from crossstream.api.checks import check_choice, settle_durations, settle_timestamp, settled
+from crossstream.columns.windows import WindowSpec
 from crossstream.durations import Duration, Timestamp, is_duration
-from crossstream.errors import TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.names import history_of
-from crossstream.graph.nodes import Aggregate, Node, WindowSpec
+from crossstream.graph.nodes import Aggregate, Node
 from crossstream.missing_names import OptionObject
-from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_refusal
+from crossstream.signatures import is_whole, keyword_settings, refuse_calls, settings_error
 
 logger = logging.getLogger("crossstream.windows")
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWindows(OptionObject):
     """Windows of one ``size`` that begin every ``advance``; without it they do not overlap (tumbling windows).
@@ -43,12 +45,11 @@ class TimeWindows(OptionObject):
         settle_durations(self, "advance", minimum=1)
         settle_durations(self, "grace")
         if self.advance is not None and settled(self.advance) > settled(self.size):
-            raise TopologyError(
-                f"the windows advance by {self.advance} ms, which is more than their size of {self.size} ms",
-                code="CS-110",
-                where=caller_location(),
-                next="give an advance of at most the size, or leave it out for windows that do not overlap",
+            what = (
+                f"the windows advance by {self.advance} ms, which is more than their size of {self.size} ms"
             )
+            step = "give an advance of at most the size, or leave it out for windows that do not overlap"
+            raise refuse("CS-110", what, step, **caller_location())
 
     def spec(self) -> WindowSpec:
         """The windows as the engine takes them, in ms."""
@@ -58,7 +59,7 @@ class TimeWindows(OptionObject):
         )
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindows(OptionObject):
     """A window for each different set of records that are at most ``difference`` apart, both ends included.
@@ -78,7 +79,7 @@ class SlidingWindows(OptionObject):
         return WindowSpec("sliding", settled(self.difference), 0, settled(self.grace))
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindows(OptionObject):
     """Sessions: records of a key belong together as long as no more than ``gap`` passes between two of them.
@@ -103,7 +104,7 @@ class SessionWindows(OptionObject):
         return WindowSpec("session", settled(self.gap), 0, 0 if self.grace is None else settled(self.grace))
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlimitedWindows(OptionObject):
     """One window that begins at ``start`` (a timestamp) and never ends. Earlier records belong to none.
@@ -134,12 +135,11 @@ def windows_of(given: object) -> WindowSpec:
     if is_duration(given):
         size: Any = given
         return TimeWindows(size=size).spec()
-    raise TopologyError(
-        f"windowed_by takes windows, not {type(given).__name__}",
-        code="CS-110",
-        where=caller_location("windowed_by"),
-        next='pass TimeWindows(size="1 hour"), SlidingWindows(difference=…), SessionWindows(gap=…) or a duration',
+    what = f"windowed_by takes windows, not {type(given).__name__}"
+    step = (
+        'pass TimeWindows(size="1 hour"), SlidingWindows(difference=…), SessionWindows(gap=…) or a duration'
     )
+    raise refuse("CS-110", what, step, **caller_location("windowed_by"))
 
 
 def _ask_for_grace(given: SessionWindows) -> None:
@@ -152,7 +152,7 @@ def _ask_for_grace(given: SessionWindows) -> None:
     )
 
 
-@keyword_settings(TopologyError, "CS-101")
+@keyword_settings("CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed(OptionObject):
     """How long, and how many, changes of a table are held back. Made by its two class methods.
@@ -180,29 +180,22 @@ class Suppressed(OptionObject):
         for setting in ("max_records", "max_bytes"):
             given = getattr(self, setting)
             if given is not None and (not is_whole(given) or given < 0):
-                raise TopologyError(
-                    f"Suppressed({setting}={given!r}) is not a number of {setting[4:]}",
-                    code="CS-101",
-                    where=caller_location(),
-                    next="give an int of 0 or more, or leave it out",
-                )
+                what = f"Suppressed({setting}={given!r}) is not a number of {setting[4:]}"
+                raise refuse("CS-101", what, "give an int of 0 or more, or leave it out", **caller_location())
         if (self.duration is None) != (self.until == "window-closes"):
-            raise TopologyError(
-                "a suppression has a duration if it is until a time limit, and only then",
-                code="CS-101",
-                where=caller_location(),
-                next="write Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
-            )
+            what = "a suppression has a duration if it is until a time limit, and only then"
+            step = "write Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)"
+            raise refuse("CS-101", what, step, **caller_location())
         if self.until == "window-closes" and self.on_full == "emit":
-            raise TopologyError(
-                'until windows close, rows cannot come out early: on_full="emit" would give results that are not final',
-                code="CS-101",
-                where=caller_location(),
-                next='choose on_full="stop", leave the bounds out, or write Suppressed.until_time_limit(…)',
+            what = (
+                'until windows close, rows cannot come out early: on_full="emit" would give results that are not '
+                "final"
             )
+            step = 'choose on_full="stop", leave the bounds out, or write Suppressed.until_time_limit(…)'
+            raise refuse("CS-101", what, step, **caller_location())
 
     @classmethod
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "Suppressed.until_window_closes"))
+    @refuse_calls(settings_error("CS-101", "Suppressed.until_window_closes"))
     def until_window_closes(
         cls, max_records: int | None = None, max_bytes: int | None = None, on_full: Literal["stop"] = "stop"
     ) -> Suppressed:
@@ -216,7 +209,7 @@ class Suppressed(OptionObject):
         return cls(until="window-closes", max_records=max_records, max_bytes=max_bytes, on_full=on_full)
 
     @classmethod
-    @refuse_calls(settings_refusal(TopologyError, "CS-101", "Suppressed.until_time_limit"))
+    @refuse_calls(settings_error("CS-101", "Suppressed.until_time_limit"))
     def until_time_limit(
         cls,
         duration: Duration,
@@ -241,12 +234,9 @@ class Suppressed(OptionObject):
 def suppression(nodes: dict[str, Node], table: Node, option: Suppressed) -> dict[str, Any]:
     """The settings of a `Suppress` node. Raises CS-136 for a table that cannot be suppressed like this."""
     if history_of(nodes, table.name) is not None:
-        raise TopologyError(
-            f"{table.name} keeps versions, and a change of an older version cannot wait for newer ones",
-            code="CS-136",
-            where=caller_location("suppress"),
-            next="leave history_retention out, or make a table without it: table.to_stream().to_table()",
-        )
+        what = f"{table.name} keeps versions, and a change of an older version cannot wait for newer ones"
+        step = "leave history_retention out, or make a table without it: table.to_stream().to_table()"
+        raise refuse("CS-136", what, step, **caller_location("suppress"))
     duration = 0 if option.duration is None else settled(option.duration)
     if option.until == "window-closes":
         duration = _grace(nodes, table)
@@ -263,11 +253,11 @@ def _grace(nodes: dict[str, Node], table: Node) -> int:
     """The longest grace period of the windowings above a table. Source: ``GraphGraceSearchUtil``."""
     found = _graces(nodes, table.name) if table.key is not None and table.key.has_windows else set()
     if not found:
-        raise TopologyError(
+        raise refuse(
+            "CS-136",
             f"the rows of {table.name} are not windows, so that they never close: it is made by {table.public_name}",
-            code="CS-136",
-            where=caller_location("suppress"),
-            next="group and aggregate in windows before: windowed_by(…); or write Suppressed.until_time_limit(…)",
+            "group and aggregate in windows before: windowed_by(…); or write Suppressed.until_time_limit(…)",
+            **caller_location("suppress"),
         )
     return max(found)
 
@@ -275,6 +265,5 @@ def _grace(nodes: dict[str, Node], table: Node) -> int:
 def _graces(nodes: dict[str, Node], name: str) -> set[int]:
     node = nodes[name]
     if isinstance(node, Aggregate) and node.windows is not None:
-        gap = node.windows.size if node.windows.kind == "session" else 0
-        return {node.windows.grace + gap}
+        return {node.windows.open_after_end}
     return {grace for parent in node.parents for grace in _graces(nodes, parent)}

@@ -21,6 +21,7 @@ from crossstream.operators.stream_table_join.plan import plan_stream_table_join
 from crossstream.operators.suppress.plan import plan_suppress
 from crossstream.operators.table.plan import plan_table
 from crossstream.operators.table_join.plan import plan_table_join
+from crossstream.operators.windowed.plan import plan_windowed
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Plan
 from crossstream.planning.timelines import timed
@@ -46,6 +47,10 @@ def _plan_of(builder: PlanBuilder) -> Plan:
     )
 
 
+def _plan_aggregate(builder: PlanBuilder, node: nodes.Aggregate) -> None:
+    (plan_aggregate if node.windows is None else plan_windowed)(builder, node)
+
+
 def _plan_foreign_key_join(builder: PlanBuilder, node: nodes.ForeignKeyJoin) -> None:
     is_global = builder.topology[node.parents[1]].shape == "global"
     (plan_table_global_join if is_global else plan_foreign_key_join)(builder, node)
@@ -61,7 +66,7 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.FrameSource: plan_source,
         nodes.ToTable: _plan_to_table,
         nodes.GroupTable: plan_group_table,
-        nodes.Aggregate: plan_aggregate,
+        nodes.Aggregate: _plan_aggregate,
         nodes.Deduplicate: plan_deduplicate,
         nodes.Process: plan_process,
         nodes.TransformBatches: plan_process,

@@ -18,6 +18,7 @@ from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
 from crossstream.operators.suppress.runner import SuppressRunner
 from crossstream.operators.table import runner as table
 from crossstream.operators.table_join.runner import TableJoinRunner
+from crossstream.operators.windowed.runner import WindowedRunner
 from crossstream.planning import steps
 from crossstream.task.runner import Runner
 
@@ -30,6 +31,7 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.OrderStep: table.OrderRunner,
         steps.GroupTableStep: aggregate.GroupTableRunner,
         steps.AggregateStep: aggregate.AggregateRunner,
+        steps.WindowedAggregateStep: WindowedRunner,
         steps.ProcessStep: ProcessRunner,
         steps.TransformBatchesStep: TransformBatchesRunner,
         steps.IdentifyStep: deduplicate.IdentifyRunner,

@@ -17,6 +17,7 @@ from typing import Any
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.options import WRONG_USAGE
+from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, type_and_text
 
 
@@ -42,9 +43,7 @@ def run_command(command: Callable[[Any], int], arguments: Any) -> int:
         return 130
     except Exception as error:  # a message instead of a traceback
         next = "rerun with --debug to see the traceback, and report it"
-        return _failed(
-            CrossStreamError(type_and_text(error), code="CS-001", next=next), arguments, cause=error
-        )
+        return _failed(refuse("CS-001", type_and_text(error), next), arguments, cause=error)
 
 
 def _command(name: str) -> Callable[[Any], int]:

@@ -14,7 +14,8 @@ from crossstream.cli import run_command
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.loading import Loaded, end_loading
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.spark import SparkStreams
 
 
@@ -49,23 +50,16 @@ def _topology(builder: object) -> Topology:
         return builder.build()
     if isinstance(builder, Topology):
         return builder
-    raise TopologyError(
-        f"run takes a StreamsBuilder or a Topology, not {type(builder).__name__}",
-        code="CS-101",
-        where=caller_location("run"),
-        next="write cs.run(builder, config)",
-    )
+    what = f"run takes a StreamsBuilder or a Topology, not {type(builder).__name__}"
+    raise refuse("CS-101", what, "write cs.run(builder, config)", **caller_location("run"))
 
 
 def _known(config: object) -> StreamsConfig:
     if isinstance(config, StreamsConfig):
         return config
-    raise ConfigError(
-        "run has no config" if config is None else f"the config of run is {type(config).__name__}",
-        code="CS-201",
-        where=caller_location("run"),
-        next='pass cs.StreamsConfig(application_id="…", bootstrap_servers="…")',
-    )
+    what = "run has no config" if config is None else f"the config of run is {type(config).__name__}"
+    step = 'pass cs.StreamsConfig(application_id="…", bootstrap_servers="…")'
+    raise refuse("CS-201", what, step, **caller_location("run"))
 
 
 def _script(caller: FrameType) -> Path | None:

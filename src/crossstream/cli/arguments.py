@@ -5,18 +5,19 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentParser, BooleanOptionalAction
 
 from crossstream._version import __version__
+from crossstream.cli import state_arguments
 from crossstream.cli.options import (
+    FILE,
     TOPICS,
+    UI_PORT,
     Commands,
     Parser,
     add_assignments,
     add_command,
     add_connection,
-    add_differences,
     add_flag,
     add_format,
     add_group,
-    add_inputs,
     add_kafka,
     add_option,
     add_options,
@@ -26,18 +27,13 @@ from crossstream.cli.options import (
     on_error,
     port,
     positive,
-    share,
     some,
 )
 
-UI_PORT = 8642
-"""The port of the page, where none is given."""
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
     "the key or the value may be left out."
 )
-FILE = "app.py[:name]"
-STATE = "STATE_DIR"
 
 
 def make_parser() -> ArgumentParser:
@@ -56,14 +52,14 @@ def make_parser() -> ArgumentParser:
         _demo,
         _run,
         _describe,
-        _plan,
+        state_arguments.plan,
         _topics,
-        _query,
-        _why,
-        _verify,
-        _shadow,
-        _state,
-        _ui,
+        state_arguments.query,
+        state_arguments.why,
+        state_arguments.verify,
+        state_arguments.shadow,
+        state_arguments.state,
+        state_arguments.ui,
         _broker,
         _doctor,
         _bench,
@@ -118,6 +114,7 @@ def _run(commands: Commands) -> None:
         settings,
         ("--application-id", "ID", str, "default: the name of the file"),
         ("--state-dir", "DIR", some, "folder or URI; default: ./crossstream-state/ID"),
+        ("--engine", "spark|local", None, "what runs the batches; local: this process; default: spark"),
         ("--partitions", "N", positive, "state partitions"),
         ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
         ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
@@ -162,21 +159,6 @@ def _describe(commands: Commands) -> None:
     add_options(parser, ("--partitions", "N", positive, "state partitions, for --plan"))
 
 
-def _plan(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "plan",
-        "say what a topology keeps, loses and needs of a state",
-        "Compares the topology of a file with a state folder: stores that stay, change, are new or gone; topics that "
-        "continue or begin; whether the application would start. Writes nothing. Exit code 1 if it would not start.",
-    )
-    parser.add_argument("file", metavar=FILE)
-    add_option(parser, "--against", STATE, some, "the state, a folder or URI", required=True)
-    add_flag(parser, "--json", "print one JSON object")
-    add_options(parser, ("--application-id", "ID", str, "default: as crossstream run takes it"))
-    parser.set_defaults(kafka_config=None, kafka=[], spark=[], topics_dir=".")
-
-
 def _topics(commands: Commands) -> None:
     help = "write, read, list, create and delete topics"
     add = add_group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.", "topics")
@@ -206,164 +188,6 @@ def _topics(commands: Commands) -> None:
     add_format(listing, "table", "json")
     add_option(create, "--partitions", "N", positive, "default: %(default)s", default=1)
     add_assignments(create, "--config", "a topic setting, such as cleanup.policy=compact; may be repeated")
-
-
-REGISTRY = "the schema registry to ask for schemas of rows; the one that the state names is not asked"
-
-
-def _query(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "query",
-        "read the stores of an application, while it runs or after",
-        "Lists the stores of a state folder, or prints rows of one. Only committed batches are visible. A range "
-        "includes both ends; an empty text ('') means no limit. Options come last. Write keys that begin with "
-        "a dash after --, at the very end.",
-        usage="crossstream query STATE_DIR [STORE [get KEY | range [FROM [TO]] | prefix P | all]] [options]",
-    )
-    parser.add_argument("state_dir", type=some, metavar=STATE)
-    parser.add_argument("store", metavar="STORE", nargs="?")
-    parser.add_argument(
-        "operation",
-        metavar="get KEY | range [FROM [TO]] | prefix P | all",
-        nargs="*",
-        default=[],  # else argparse says that it is required
-        help="default: all",
-    )
-    add_format(parser, "table", "json", "csv")
-    time = "of a versioned store: the value valid then (ms since the epoch, or 2026-01-31T12:00:00)"
-    add_options(
-        parser,
-        ("--max", "N", positive, "print at most N rows"),
-        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
-        ("--as-of-time", "T", str, time),
-        ("--registry", "URL", some, REGISTRY),
-    )
-
-
-def _why(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "why",
-        "show which input records made a row, or where a missing row ended",
-        "Shows the input records that made a row of a result, step by step; for a row that is missing, the step where "
-        "it ended. The functions of the application are needed, so name its file first; without it, the command "
-        "shows what the row was after each retained batch.",
-        usage="crossstream why [app.py[:name]] STATE_DIR STORE KEY [options]",
-        runs="cli.recompute:why",
-    )
-    parser.add_argument("named", metavar="app.py STATE_DIR STORE KEY", nargs="+")
-    add_option(parser, "--format", "text|json", None, "default: %(default)s, a tree", default="text")
-    start = "of a store of windows or sessions: the one that begins then (ms); default: all of the key"
-    add_options(
-        parser,
-        ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
-        ("--start", "MS", not_negative, start),
-        ("--registry", "URL", some, REGISTRY),
-    )
-    add_inputs(parser)
-
-
-def _verify(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "verify",
-        "compute the results again from the topics, and compare; exit code 1 if rows differ",
-        "Computes the stores of an application again, from the topics up to the committed offsets, in one batch. "
-        "Shows the rows of the state that differ. Exit code 1 if there are any.",
-        runs="cli.recompute:verify",
-    )
-    parser.add_argument("file", metavar=FILE)
-    parser.add_argument("state_dir", type=some, metavar=STATE)
-    add_options(
-        parser,
-        ("--sample", "PERCENT", share, "compare the rows of so many keys only, such as 1%%"),
-        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
-    )
-    add_differences(parser)
-    add_inputs(parser)
-
-
-def _shadow(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "shadow",
-        "compare what an application writes with the topic of another one; exit code 1 if rows differ",
-        "Computes what an application gives from all records that its topics hold, and compares that with the output "
-        "topic of another application with the same inputs. It starts nothing, and writes nothing.",
-        runs="cli.recompute:shadow",
-    )
-    parser.add_argument("file", metavar=FILE)
-    add_option(parser, "--against", "TOPIC", str, "the other application's topic", required=True)
-    ours = "this application's topic; default: the one of the same name, or the only one"
-    kind = "compare the last record of each key, or all; default: what the topic is"
-    add_options(parser, ("--topic", "TOPIC", some, ours), ("--as", "table|stream", None, kind))
-    add_differences(parser)
-    add_inputs(parser)
-
-
-def _state(commands: Commands) -> None:
-    add = add_group(
-        commands,
-        "state",
-        "inspect, verify, rescale, back up and fork the state of an application",
-        "Shows what a state folder holds, checks its files, copies it, or changes its number of state partitions.",
-        "state",
-    )
-    inspect = add(
-        "inspect",
-        "list the stores: kind, serdes, rows, bytes, runs, stream time",
-        "Lists the stores after the newest batch, or the state partitions of one. Rows are counted in the files: "
-        "replaced and deleted ones count until compaction removes them.",
-    )
-    verify = add("verify", "check every file of every retained batch; exit code 1 on a problem")
-    rescale = add(
-        "rescale",
-        "change the number of state partitions of a stopped application",
-        "Changes the number of state partitions. The application does the same when it starts with another one.",
-    )
-    backup = add(
-        "backup",
-        "copy the newest commit, also while the application runs",
-        "Copies the state after the newest commit to an empty folder or URI. The application may run. On one file "
-        "system the files are hard links; else they are copied and checked.",
-    )
-    restore = add("restore", "copy a backup to an empty state folder")
-    fork = add(
-        "fork",
-        "give a second application the state of this one, without copying it",
-        "Makes a second application that continues from the newest commit of the first, which may run. On one file "
-        "system the files are hard links; else they are copied.",
-    )
-    restore.add_argument("backup", type=some, metavar="BACKUP")
-    for parser in (inspect, verify, rescale, backup, restore, fork):
-        parser.add_argument("state_dir", type=some, metavar=STATE)
-    backup.add_argument("target", type=some, metavar="TARGET")
-    fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
-    add_option(fork, "--application-id", "ID", str, "the name of the second application", required=True)
-    inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
-    for parser in (inspect, verify):
-        add_format(parser, "table", "json")
-    add_option(rescale, "--partitions", "N", positive, "state partitions", required=True)
-
-
-def _ui(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "ui",
-        "show an application in the browser, while it runs elsewhere or after",
-        "Serves a page that shows the application of a state folder, until Ctrl-C. It only reads. It shows more of an "
-        "application that runs with --ui itself: lag, phases, dropped records and the drawing are not in its state.",
-    )
-    parser.add_argument("state_dir", type=some, metavar=STATE)
-    add_option(parser, "--port", "PORT", port, "default: %(default)s", default=UI_PORT)
-    host = "where it listens; the address that is printed has a token, which is needed (default: %(default)s)"
-    add_option(parser, "--host", "ADDRESS", some, host, default="127.0.0.1")
-    add_flag(parser, "--open", "no token is needed: everybody who reaches the port reads the state")
-    app = "the application, app.py[:name]: the page draws it, and shows which records made a row"
-    add_option(parser, "--app", FILE, some, app)
-    add_option(parser, "--registry", "URL", some, REGISTRY)
-    add_inputs(parser)
 
 
 def _broker(commands: Commands) -> None:

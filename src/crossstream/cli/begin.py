@@ -16,7 +16,7 @@ def main(arguments: Namespace) -> int:
         return supervise(arguments.words, arguments.restarts)
     early = None
     file = Path(split(arguments.file)[0]).expanduser().absolute()
-    if file.is_file():
+    if file.is_file() and arguments.engine != "local":
         on_path(file.parent)  # the workers inherit the environment of the JVM
         early = EarlyJvm.begin(dict(arguments.spark))
     try:

@@ -20,6 +20,7 @@ from crossstream.api.topology import Topology
 from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option, refuse_without
 from crossstream.cli.target import on_path, split
 from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.error_codes import refuse
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 from crossstream.graph.nodes import Sink, Source
 
@@ -105,7 +106,7 @@ def _split_target(target: str) -> tuple[Path, str | None]:
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         next = "give the path of a Python file that builds a topology, such as app.py or app.py:name"
-        raise _refusal("there is no such file", next, file=path)
+        raise _error("there is no such file", next, file=path)
     return file, name or None
 
 
@@ -119,7 +120,7 @@ def execute(file: Path) -> ModuleType:
     name = "crossstream_app_" + re.sub(r"\W", "_", file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise _refusal("this is not a Python file", "give a .py file", file=file)
+        raise _error("this is not a Python file", "give a .py file", file=file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -131,7 +132,7 @@ def execute(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         what = f"{file.name} cannot be loaded: {type_and_text(error)}"
         next = 'fix the file; put what only a script should do under if __name__ == "__main__"'
-        raise _refusal(what, next, line=_line_of(error, file)) from error
+        raise _error(what, next, line=_line_of(error, file)) from error
     finally:
         sys.modules[name] = _Names(module)
     return module
@@ -159,7 +160,7 @@ def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:
         made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
         default = "name a Topology or a StreamsBuilder `topology`, or a function that returns one `build`"
         next = f"give the name: {file.name}:{made[0]}" if made else default
-        raise _refusal(f"{file.name} has no {' or '.join(names)}", next, file=file)
+        raise _error(f"{file.name} has no {' or '.join(names)}", next, file=file)
     chosen, value = found[0]
     if callable(value):
         value = _called(value, chosen, file)
@@ -169,7 +170,7 @@ def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:
         return value
     what = f"{chosen} in {file.name} is {type(value).__name__}, not a topology"
     next = "give the name of a Topology, a StreamsBuilder, or a function without parameters that returns one"
-    raise _refusal(what, next, file=file)
+    raise _error(what, next, file=file)
 
 
 def _finished(builder: StreamsBuilder, file: Path) -> Topology:
@@ -190,11 +191,11 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
     except Exception as error:
         what = f"{name}() in {file.name} raised {type_and_text(error)}"
         next = "let it return a Topology or a StreamsBuilder when called without arguments"
-        raise _refusal(what, next, line=_line_of(error, file)) from error
+        raise _error(what, next, line=_line_of(error, file)) from error
 
 
-def _refusal(what: str, next: str, **where: object) -> ConfigError:
-    return ConfigError(what, code="CS-270", where=where, next=next)
+def _error(what: str, next: str, **where: object) -> CrossStreamError:
+    return refuse("CS-270", what, next, **where)
 
 
 def _line_of(error: BaseException, file: Path) -> str:
@@ -236,14 +237,10 @@ def with_topics_of(config: StreamsConfig, arguments: Namespace) -> StreamsConfig
         raise of_option(error) from None
 
 
-def no_topics(file: Path, reads: str = "reads") -> ConfigError:
+def no_topics(file: Path, reads: str = "reads") -> CrossStreamError:
     """The refusal (CS-203) of an application whose topics are nowhere."""
-    return ConfigError(
-        f"the application {reads} topics, but no option or setting says where they are",
-        code="CS-203",
-        where={"file": file},
-        next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
-    )
+    what = f"the application {reads} topics, but no option or setting says where they are"
+    return refuse("CS-203", what, file=file)
 
 
 def _given(arguments: Namespace) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
+from crossstream.errors import ConfigError, CrossStreamError
 
 SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
 """Serdes that can be named on the command line: those that need no type or schema."""
@@ -21,6 +22,10 @@ WINDOWED = re.compile(
 """Serdes of the keys of windowed results: of sessions, and of windows of one size."""
 DEAD_LETTER = "dead-letter:"
 """Precedes the topic for records that cannot be processed."""
+UI_PORT = 8642
+"""The port of the page, where none is given."""
+FILE = "app.py[:name]"
+STATE = "STATE_DIR"
 
 
 def serde(text: str) -> str:
@@ -199,8 +204,8 @@ WRONG_USAGE = "CS-281"
 """An error with this code exits with 2, as argparse does."""
 
 
-def wrong_usage(what: str, next: str) -> ConfigError:
-    return ConfigError(what, code=WRONG_USAGE, next=next)
+def wrong_usage(what: str, next: str) -> CrossStreamError:
+    return refuse(WRONG_USAGE, what, next)
 
 
 def refuse_without(needed: str, next: str, arguments: Namespace, *names: str) -> None:
@@ -222,12 +227,9 @@ def _settings_of(file: str) -> dict[str, str]:
     try:
         lines = Path(file).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the settings cannot be read: {getattr(error, 'strerror', None) or 'the file is not text'}",
-            code="CS-270",
-            where={"file": file},
-            next="check the path after --kafka-config and the rights on the file",
-        ) from error
+        what = f"the settings cannot be read: {getattr(error, 'strerror', None) or 'the file is not text'}"
+        step = "check the path after --kafka-config and the rights on the file"
+        raise refuse("CS-270", what, step, file=file) from error
     settings = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         name, equals, value = line.partition("=")

@@ -9,15 +9,16 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crossstream.application.open_state import check_fit, wanted_of
 from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import say, show_table
 from crossstream.cli.loading import load, settled
 from crossstream.cli.query import state_root
-from crossstream.errors import CrossStreamError, IncompatibleStateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.query.files import application_of
 from crossstream.query.text import to_json
-from crossstream.spark.claim import check_fit, wanted_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, Commit
 
@@ -123,10 +124,10 @@ def _topics(topology: Graph, commit: Commit) -> Iterator[TopicChange]:
 def _check_frames(topology: Graph, found: Application, commit: Commit | None) -> None:
     frames = {node.name for node in topology.each(FrameSource)}
     if found.frames and frames and frames != set(found.frames) and commit is not None and commit.epoch >= 0:
-        raise IncompatibleStateError(
+        raise refuse(
+            "CS-750",
             f"the DataFrame sources were {', '.join(sorted(found.frames))}, and are {', '.join(sorted(frames))}",
-            code="CS-750",
-            next="keep the DataFrame sources, or start with a new application_id or an empty state_dir",
+            "keep the DataFrame sources, or start with a new application_id or an empty state_dir",
         )
 
 

@@ -7,13 +7,14 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from crossstream.application.inputs import connection_of
 from crossstream.catalog.planners import plan_topology
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.loading import Loaded, load, no_topics, with_topics_of
 from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain
@@ -21,7 +22,6 @@ from crossstream.recompute.shadow import compare_topics
 from crossstream.recompute.verify import Compared, verify_results
 from crossstream.recompute.why import why as find_why
 from crossstream.serdes.windowed import Windowed
-from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Settings, settings_of
@@ -122,12 +122,9 @@ def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
         if not rows or rows[-1][1] != shown:
             rows.append((str(batch), shown))
     if not rows:
-        raise StateError(
-            "there is no batch yet" if arguments.as_of is None else f"batch {arguments.as_of} is not kept",
-            code="CS-713",
-            where={"folder": str(root)},
-            next="ask for a batch that `crossstream state inspect` shows as kept",
-        )
+        what = "there is no batch yet" if arguments.as_of is None else f"batch {arguments.as_of} is not kept"
+        step = "ask for a batch that `crossstream state inspect` shows as kept"
+        raise refuse("CS-713", what, step, folder=str(root))
     if arguments.format == "json":
         for number, value in rows:
             print(to_json({"batch": int(number), "value": value}))

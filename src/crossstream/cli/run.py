@@ -8,24 +8,25 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from crossstream.application.inputs import connection_of
 from crossstream.cli.console import SparkOutput, own_stdout, say, shortest, show_error
 from crossstream.cli.loading import Loaded, load, settled
 from crossstream.cli.restarts import TEMPORARY, is_orphaned, on_signals
-from crossstream.cli.views import View, make_view
+from crossstream.cli.views import STARTING, View, make_view
 from crossstream.config import StreamsConfig
 from crossstream.errors import CrossStreamError
 from crossstream.jvm import EarlyJvm
 from crossstream.spark import SparkStreams
 from crossstream.spark.errors import is_temporary
 from crossstream.spark.session import SHARED
-from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
 
@@ -48,11 +49,14 @@ def run_loaded(
 ) -> tuple[int, SparkStreams]:
     """Runs a topology with the settings of its file and the options: the exit code, and the application, stopped."""
     config = settled(loaded, arguments)
+    if early is not None and config.engine == "local":  # as the file says
+        early.end()
+        early = None
     # All that Spark reports: it goes to a file, which errors refer to.
     config = replace(config, spark={"spark.log.level": "ERROR", **config.spark})
     _check_folders(config)
     app = SparkStreams(loaded.topology, config)
-    with own_stdout() as out:
+    with own_stdout() as out, _printing(config):
         view = make_view(arguments.format, out)
         log = root_of(config.state_path).here / "spark.log"
         output = SparkOutput(view.line, log, everything=arguments.debug)
@@ -76,6 +80,13 @@ def run_loaded(
     return 0, app
 
 
+@contextmanager
+def _printing(config: StreamsConfig) -> Iterator[None]:
+    """What functions print that run in this process goes to standard error, as what Spark's workers print does."""
+    with redirect_stdout(sys.stderr) if config.engine == "local" else nullcontext():
+        yield
+
+
 def _check_folders(config: StreamsConfig) -> None:
     """Raises what is wrong with the folders before Spark starts: CS-201, CS-720, CS-723."""
     connection_of(config)
@@ -85,7 +96,7 @@ def _check_folders(config: StreamsConfig) -> None:
 
 
 def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutput, *, once: bool) -> None:
-    view.starting()
+    view.starting(STARTING if config.engine == "spark" else "starting…")
     interrupts = Interrupts(view.stopping)
     with on_signals(interrupts.handle):
         try:

@@ -13,6 +13,7 @@ from crossstream import serdes
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.query import headline, state_root
 from crossstream.config import StreamsConfig, check_most_partitions
+from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.query.files import FolderState, application_of, inspect_state, open_store
 from crossstream.query.text import to_json
@@ -113,12 +114,9 @@ def fork(arguments: Namespace) -> int:
     started, owner = time.monotonic(), arguments.application_id
     StreamsConfig(application_id=owner)  # refuses a name that is not valid
     if application_of(root_of(arguments.state_dir)).application_id == owner:
-        raise StateError(
-            f"the state belongs to {owner!r} already: two applications need two names",
-            code="CS-720",
-            where={"folder": str(state_root(arguments.state_dir))},
-            next="give another --application-id",
-        )
+        what = f"the state belongs to {owner!r} already: two applications need two names"
+        step = "give another --application-id"
+        raise refuse("CS-720", what, step, folder=str(state_root(arguments.state_dir)))
     done = copy_state(arguments.state_dir, arguments.new_state_dir, links=True, owner=owner)
     _say_copied(f"state of {owner}", done, started)
     return 0
@@ -139,11 +137,8 @@ def _say_copied(what: str, done: Copied, started: float) -> None:
 def _named(folder: FolderState, name: str) -> dict[int, Manifest]:
     if name in folder.stores:
         return folder.stores[name]
-    raise StateError(
-        f"the state has no store {name!r}",
-        code="CS-710",
-        next=f"its stores are: {', '.join(folder.stores) or 'none'}",
-    )
+    what = f"the state has no store {name!r}"
+    raise refuse("CS-710", what, f"its stores are: {', '.join(folder.stores) or 'none'}")
 
 
 def _of_store(name: str, folder: FolderState, root: StateRoot) -> dict[str, Any]:

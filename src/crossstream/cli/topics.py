@@ -19,7 +19,8 @@ from crossstream import serdes
 from crossstream.cli.console import counted, say, show_table
 from crossstream.cli.options import WINDOWED, duration, kafka_settings, of_option, wrong_usage
 from crossstream.durations import to_milliseconds
-from crossstream.errors import ConfigError, SerdeError, SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import ConfigError, SerdeError
 from crossstream.partitioning import default_partitions
 from crossstream.query.text import from_bytes, from_plain, harmless, to_bytes, to_json, to_plain
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
@@ -137,17 +138,11 @@ def _connection_of(arguments: Namespace) -> TopicConnection:
             raise of_option(error) from None
         return KafkaConnection(arguments.bootstrap_servers, kafka_settings(arguments), patience)
     if arguments.kafka or arguments.kafka_config:
-        raise ConfigError(
-            "--kafka settings are given, but the topics are files",
-            code="CS-203",
-            next="drop them, or use --bootstrap-servers instead of --topics-dir",
-        )
+        what = "--kafka settings are given, but the topics are files"
+        raise refuse("CS-203", what, "drop them, or use --bootstrap-servers instead of --topics-dir")
     if is_uri(arguments.topics_dir):
-        raise ConfigError(
-            f"topics_dir cannot be {shown(arguments.topics_dir)!r}",
-            code="CS-201",
-            next="give the path of a folder: only the state may be at a URI",
-        )
+        what = f"topics_dir cannot be {shown(arguments.topics_dir)!r}"
+        raise refuse("CS-201", what, "give the path of a folder: only the state may be at a URI")
     from crossstream.filetopics import FileTopics
 
     return FileTopics(arguments.topics_dir)
@@ -162,12 +157,8 @@ def _partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) 
     if topic in topics:
         return topics[topic]
     listed = [name for name in topics if not is_internal(name)]
-    raise SourceError(
-        f"there is no topic {topic!r}",
-        code="CS-602",
-        where={"topics": _connection_text(arguments)},
-        next=f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one",
-    )
+    step = f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one"
+    raise refuse("CS-602", f"there is no topic {topic!r}", step, topics=_connection_text(arguments))
 
 
 def _json_lines(arguments: Namespace) -> JsonLines:
@@ -191,9 +182,8 @@ def _numbered_lines(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
     try:
         source = open(sys.stdin.fileno() if path is None else path, "rb", 0, closefd=path is not None)  # noqa: SIM115
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", code="CS-270", next="give a file of JSON lines"
-        ) from error
+        what = f"{path} cannot be read: {error.strerror}"
+        raise refuse("CS-270", what, "give a file of JSON lines") from error
     with source as file:
         while chunk := _read_available(file):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -337,14 +327,13 @@ class JsonLines:
                 record.get("partition"),
             )
         except (ValueError, SerdeError) as error:
-            raise SerdeError(
-                f"line {number} is not a record: {getattr(error, 'what', error)}",
-                code="CS-402",
-                where={"line": line.decode(errors="replace")[:200]},
-                next="write what the serde takes, or choose another one, such as --key-serde json"
+            what = f"line {number} is not a record: {getattr(error, 'what', error)}"
+            step = (
+                "write what the serde takes, or choose another one, such as --key-serde json"
                 if isinstance(error, SerdeError)
-                else 'write {"key": …, "value": …}; see `crossstream topics write --help`',
-            ) from error
+                else 'write {"key": …, "value": …}; see `crossstream topics write --help`'
+            )
+            raise refuse("CS-402", what, step, line=line.decode(errors="replace")[:200]) from error
 
     def _decoded(self, serde: Serde, part: str, source: TopicPartition, records: pa.RecordBatch) -> list[Any]:
         column = records.column(part)
@@ -353,11 +342,10 @@ class JsonLines:
         except SerdeError:
             row, reason = find_invalid(serde, column, way="objects")[0]
             offset = records.column("offset")[row].as_py()
-            raise SerdeError(
-                f"the {part} of a record is not {serde.name}: {reason}",
-                code="CS-402",
-                where={"topic": source.topic, "partition": source.partition, "offset": offset},
-                next=f"name its serde with --{part}-serde; bytes shows anything",
+            what = f"the {part} of a record is not {serde.name}: {reason}"
+            step = f"name its serde with --{part}-serde; bytes shows anything"
+            raise refuse(
+                "CS-402", what, step, topic=source.topic, partition=source.partition, offset=offset
             ) from None
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS = 10.0
 """Rows per second are an average over this time."""
+STARTING = "starting Spark…"
 
 
 @dataclass(slots=True)
@@ -103,8 +104,8 @@ class LinesView:
         self._out = out
         self._end = "stopped"
 
-    def starting(self) -> None:
-        say("starting Spark…")
+    def starting(self, what: str = STARTING) -> None:
+        say(what)
 
     def started(self, title: str, app: SparkStreams) -> None:
         say("running " + ", ".join(title.splitlines()))
@@ -147,9 +148,11 @@ class LiveView:
         self._live_rows: LiveRows | None = None
         console = make_console(out)
         console.soft_wrap = False
-        self._live = Live(Spinner("dots", "starting Spark…"), console=console, refresh_per_second=4)
+        self._live = Live(Spinner("dots", STARTING), console=console, refresh_per_second=4)
+        self._spinner = Spinner
 
-    def starting(self) -> None:
+    def starting(self, what: str = STARTING) -> None:
+        self._live.update(self._spinner("dots", what))
         self._live.start()
 
     def started(self, title: str, app: SparkStreams) -> None:

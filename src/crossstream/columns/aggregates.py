@@ -9,7 +9,7 @@ import polars as pl
 
 from crossstream.columns.functions import Function
 
-Kind: TypeAlias = Literal[
+AggregateKind: TypeAlias = Literal[
     "count",
     "sum",
     "min",
@@ -25,10 +25,10 @@ Kind: TypeAlias = Literal[
     "bottom",
 ]
 
-IN_ORDER: frozenset[Kind] = frozenset({"first", "last", "collect", "collect_set", "top", "bottom"})
+IN_ORDER: frozenset[AggregateKind] = frozenset({"first", "last", "collect", "collect_set", "top", "bottom"})
 """The aggregates that depend on the order of the records."""
 
-OF_ROWS: frozenset[Kind] = IN_ORDER | {"min", "max", "count_distinct", "approx_distinct"}
+OF_ROWS: frozenset[AggregateKind] = IN_ORDER | {"min", "max", "count_distinct", "approx_distinct"}
 """The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
 
 
@@ -43,7 +43,7 @@ class Term:
     ``limit``: of "top" and "bottom", how many values. Their field is a struct of `BY` and `VALUE`.
     """
 
-    kind: Kind
+    kind: AggregateKind
     field: int | None = None
     limit: int = 0
 
@@ -77,7 +77,7 @@ class Aggregates:
         return tuple(function.returns.dtype or pl.Null() for function in self.fields if function.returns)
 
 
-def result_type(kind: Kind, field: pl.DataType | None) -> pl.DataType | None:
+def result_type(kind: AggregateKind, field: pl.DataType | None) -> pl.DataType | None:
     """The type of a term over a field of this type; None if it has none: such values are not added or compared.
 
     >>> result_type("sum", pl.Int64()), result_type("sum", pl.String())

@@ -18,7 +18,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values, concat_values
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes.contract import EngineSerde
-from crossstream.storage.columns import Column, concat, cut, take, take_or_null, valid
+from crossstream.storage.columns import EMPTY_BYTES, Column, concat, cut, take, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot
 
 
@@ -97,6 +97,12 @@ class Changes:
         return hash_keys(self.key.wire(), bits)
 
 
+def no_changes(key: EngineSerde | None, value: EngineSerde | None) -> Changes:
+    """No rows, with keys and values of these serdes: a side of a join that nothing happened to."""
+    none = np.empty(0, np.int64)
+    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
+
+
 def concat_changes(parts: Sequence[Changes]) -> Changes:
     """Rows one after the other; ``extra`` columns must be the same in all parts."""
     if len(parts) == 1:
@@ -152,7 +158,7 @@ _LOOKED_AT = 1024
 
 
 @dataclass(slots=True)
-class Asked:
+class LookupCounts:
     """Counts of rows that looked for a partner, which a kernel adds to. ``most``: the partners that one row found."""
 
     matched: int = 0
@@ -182,6 +188,9 @@ def some_given(keys: Values) -> Values | None:
     there = np.flatnonzero(~keys.missing())
     return keys.take(there[:1]) if len(there) else None
 
+
+JoinKind = Literal["inner", "left", "outer"]
+"""Which rows without a partner come out of a join: none, those of the left side, or those of both."""
 
 Headers = Literal["left", "right", "both"]
 """Of the left side, of the right one, or those of the left one and then those of the right one."""

@@ -25,11 +25,12 @@ import pyarrow as pa
 
 from crossstream.columns.functions import Function, frame_for, is_joiner, reads_fields_only, select
 from crossstream.columns.values import Bytes, Values
+from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import arrays, calls
 from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.errors import NO_COLUMN
 from crossstream.serdes.json.columns import beyond_the_calendar
-from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.sorted_run import places_of
 
@@ -166,11 +167,8 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
 
 def _truths(answers: pl.Series) -> np.ndarray:
     if answers.dtype not in (pl.Boolean, pl.Null):
-        raise ProcessingError(
-            f"a predicate expression gave {answers.dtype}, not Boolean",
-            code="CS-501",
-            next="compare or cast inside the expression, for instance pl.col('price') > 10",
-        )
+        step = "compare or cast inside the expression, for instance pl.col('price') > 10"
+        raise refuse("CS-501", f"a predicate expression gave {answers.dtype}, not Boolean", step)
     return answers.cast(pl.Boolean).fill_null(False).to_numpy()
 
 
@@ -201,12 +199,9 @@ def written(values: Values, serde: EngineSerde | None) -> tuple[Bytes, list[tupl
         return column, wrong
 
 
-def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
-    return SerdeError(
-        f"{noun} has the wrong type: {error.what}",
-        code="CS-401",
-        next="let the function return what the key serde of the other table takes",
-    )
+def _wrong_type(noun: str, error: CrossStreamError) -> CrossStreamError:
+    what = f"{noun} has the wrong type: {error.what}"
+    return refuse("CS-401", what, "let the function return what the key serde of the other table takes")
 
 
 def _express(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
@@ -222,13 +217,12 @@ def _express(function: Function, key: Values, arguments: Mapping[str, Values]) -
     return replace(outcome, failures=sorted([*failures, *outcome.failures], key=lambda failure: failure.row))
 
 
-def _null_value(role: str) -> ProcessingError:
-    return ProcessingError(
-        f"the value is null, and the {role} is an expression that reads its fields",
-        code="CS-501",
-        next='drop such records before: filter(pl.col("value").is_not_null()); or decide in the expression:'
-        ' pl.when(pl.col("value").is_not_null()).then(…)',
+def _null_value(role: str) -> CrossStreamError:
+    step = (
+        'drop such records before: filter(pl.col("value").is_not_null()); or decide in the expression:'
+        ' pl.when(pl.col("value").is_not_null()).then(…)'
     )
+    return refuse("CS-501", f"the value is null, and the {role} is an expression that reads its fields", step)
 
 
 def _taken(arguments: Mapping[str, Values], rows: np.ndarray) -> dict[str, Values]:

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
 from crossstream.serdes.contract import EngineSerde
 from crossstream.signatures import required_arguments
 
@@ -332,19 +332,13 @@ def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
     except pl.exceptions.DuplicateError:
         if not expression.meta.has_multiple_outputs():
             raise
-        raise ProcessingError(
-            "an expression gave several columns, where there is one value for each record",
-            code="CS-501",
-            next='make one of them: pl.struct(pl.col("a", "b"))',
-        ) from None
+        what = "an expression gave several columns, where there is one value for each record"
+        raise refuse("CS-501", what, 'make one of them: pl.struct(pl.col("a", "b"))') from None
     if len(result) == 1 != rows:
         result = result.new_from_index(0, rows)
     if len(result) != rows:
-        raise ProcessingError(
-            f"an expression gave {len(result)} rows for {rows} records",
-            code="CS-501",
-            next="use expressions that give one value for each row: no aggregation, filter or explode",
-        )
+        step = "use expressions that give one value for each row: no aggregation, filter or explode"
+        raise refuse("CS-501", f"an expression gave {len(result)} rows for {rows} records", step)
     return as_plain(result)
 
 

@@ -26,7 +26,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from crossstream.errors import SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.machine import INSTALL, JAVA_VERSION, cache_directory, java_command, java_version, no_java
 from crossstream.storage.files import locked
 
@@ -134,8 +135,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def refusal(what: str, step: str, **where: object) -> SourceError:
-    return SourceError(what, code="CS-620", where=where, next=step)
+def server_error(what: str, step: str, **where: object) -> CrossStreamError:
+    return refuse("CS-620", what, step, **where)
 
 
 def check_free(server: Server, other: Callable[[], str], step: str) -> None:
@@ -149,7 +150,7 @@ def check_free(server: Server, other: Callable[[], str], step: str) -> None:
         except OSError as taken:
             if time.monotonic() >= deadline:
                 what = f"port {server.port} is taken by {other()}"
-                raise refusal(what, step, port=server.port) from taken
+                raise server_error(what, step, port=server.port) from taken
         time.sleep(0.05)
 
 
@@ -160,7 +161,7 @@ def prepare(server: Server, settings: Mapping[str, str]) -> None:
         server.properties_file.write_text(text, encoding="utf-8")
     except OSError as error:
         what = f"the folder of {server.TITLE} cannot be made or written: {error.strerror}"
-        raise refusal(what, "choose another one with --dir", folder=server.directory) from error
+        raise server_error(what, "choose another one with --dir", folder=server.directory) from error
 
 
 def start_detached(command: Sequence[str], server: Server) -> int:
@@ -196,7 +197,7 @@ def stop_server(server: Server) -> None:
     """Ends the process and waits for its end, then forgets it. It is killed if it does not end by itself."""
     if not end(server):
         step = f"look into {server.log_file}, or end the process {server.pid} yourself"
-        raise refusal(f"{server.TITLE} at port {server.port} does not end", step, pid=server.pid)
+        raise server_error(f"{server.TITLE} at port {server.port} does not end", step, pid=server.pid)
     record_file(server.record).unlink(missing_ok=True)
 
 
@@ -213,13 +214,13 @@ def end(server: Server) -> bool:
     return False
 
 
-def not_started(server: Server, reason: str) -> SourceError:
+def not_started(server: Server, reason: str) -> CrossStreamError:
     try:
         last = server.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
     except OSError:
         last = []
     what = "\n    ".join([f"{server.TITLE} did not start: {reason}", *last])
-    return refusal(what, f"look into {server.log_file}", port=server.port, directory=server.directory)
+    return server_error(what, f"look into {server.log_file}", port=server.port, directory=server.directory)
 
 
 def find_java() -> str:
@@ -229,11 +230,11 @@ def find_java() -> str:
     """
     java = java_command()
     if java is None:
-        raise refusal(no_java(), INSTALL)
+        raise server_error(no_java(), INSTALL)
     version = java_version(java)
     if version is not None and int(version.split(".")[0]) < JAVA_VERSION:
         what = f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later"
-        raise refusal(what, f"install Java {JAVA_VERSION} and let JAVA_HOME point to it")
+        raise server_error(what, f"install Java {JAVA_VERSION} and let JAVA_HOME point to it")
     return java
 
 
@@ -308,8 +309,8 @@ class Jars:
             f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
         )
 
-    def _not_fetched(self, reason: str) -> SourceError:
-        return refusal(
+    def _not_fetched(self, reason: str) -> CrossStreamError:
+        return server_error(
             f"the jars of {self.title} could not be fetched: {reason}",
             "check that https://repo1.maven.org can be reached (through a proxy: "
             "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…), or name an Ivy settings file with your mirror in "
@@ -324,7 +325,7 @@ def _find_ivy() -> Path:
     folders = list(found.submodule_search_locations or ()) if found else []
     jars = [jar for folder in folders for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
     if not jars:
-        raise refusal(
+        raise server_error(
             "PySpark has no Ivy in its jars folder, with which jars are fetched",
             "pip install pyspark (not pyspark-client, which has no jars)",
         )

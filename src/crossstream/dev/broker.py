@@ -28,7 +28,7 @@ from crossstream.dev.background import (
     prepare,
     record_file,
     records_folder,
-    refusal,
+    server_error,
     started,
     stop_server,
 )
@@ -112,7 +112,7 @@ def start(
     with locked(records_folder() / f"{port}.lock"):
         running = status(port)
         if running is not None and directory is not None and Path(running.directory) != home:
-            raise refusal(
+            raise server_error(
                 f"a broker runs at port {port} already, with the directory {running.directory}",
                 f"stop it first (crossstream broker stop --port {port}), or choose another port",
                 port=port,

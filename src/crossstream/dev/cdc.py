@@ -25,6 +25,7 @@ from crossstream.dev import broker, servers
 from crossstream.dev.background import HOST, free_port
 from crossstream.dev.broker import BrokerInfo
 from crossstream.dev.servers import ConnectInfo, RegistryInfo
+from crossstream.error_codes import refuse
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection
 
@@ -61,14 +62,14 @@ class Parts:
         while True:
             if failure := self.failure(connector):
                 what = f"the connector {connector} failed: {failure[:2000]}"
-                raise SourceError(what, code="CS-620", next="correct its settings, or the table")
+                raise refuse("CS-620", what, "correct its settings, or the table")
             if self.postgres.select(query):
                 return
             if time.monotonic() > deadline:
-                raise SourceError(
+                raise refuse(
+                    "CS-620",
                     f"the connector {connector} does not follow the changes after {CAPTURE_SECONDS:g} s",
-                    code="CS-620",
-                    next=f"look into {self.connect.log_file}",
+                    f"look into {self.connect.log_file}",
                 )
             time.sleep(0.1)
 
@@ -78,11 +79,9 @@ class Parts:
             deadline = time.monotonic() + CAPTURE_SECONDS
             while missing := set(topics) - set(log.topics()):
                 if time.monotonic() > deadline:
-                    raise SourceError(
-                        f"Connect has not made {', '.join(sorted(missing))} after {CAPTURE_SECONDS:g} s",
-                        code="CS-620",
-                        next=f"put a row into each table, and look into {self.connect.log_file}",
-                    )
+                    what = f"Connect has not made {', '.join(sorted(missing))} after {CAPTURE_SECONDS:g} s"
+                    step = f"put a row into each table, and look into {self.connect.log_file}"
+                    raise refuse("CS-620", what, step)
                 time.sleep(0.1)
 
     def failure(self, connector: str) -> str | None:
@@ -164,11 +163,8 @@ class Postgres:
             check=False,
         )
         if done.returncode != 0:
-            raise SourceError(
-                f"Postgres refuses the statement: {done.stderr.strip()}",
-                code="CS-620",
-                next="correct the statement",
-            )
+            what = f"Postgres refuses the statement: {done.stderr.strip()}"
+            raise refuse("CS-620", what, "correct the statement")
         return done.stdout
 
 
@@ -182,11 +178,8 @@ def find_postgres() -> Path:
         return max(found, key=lambda program: int(program.parts[-3])).parent
     program = shutil.which("postgres")
     if program is None:
-        raise SourceError(
-            "there is no Postgres on this machine",
-            code="CS-620",
-            next="install it: apt-get install postgresql, or brew install postgresql",
-        )
+        what = "there is no Postgres on this machine"
+        raise refuse("CS-620", what, "install it: apt-get install postgresql, or brew install postgresql")
     return Path(program).resolve().parent
 
 
@@ -201,11 +194,8 @@ def started() -> Iterator[Postgres]:
             try:
                 account = pwd.getpwnam(USER)
             except KeyError:
-                raise SourceError(
-                    f"Postgres does not run as root, and there is no user {USER}",
-                    code="CS-620",
-                    next="run this as another user",
-                ) from None
+                what = f"Postgres does not run as root, and there is no user {USER}"
+                raise refuse("CS-620", what, "run this as another user") from None
             os.chown(folder, account.pw_uid, account.pw_gid)
             who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         server = Postgres(binaries, folder, free_port(), secrets.token_hex(16))
@@ -242,10 +232,7 @@ def _run(command: list[str], folder: Path, who: dict[str, Any]) -> None:
     if done.returncode != 0:
         log_file = folder / "postgres.log"
         more = log_file.read_text(encoding="utf-8", errors="replace") if log_file.exists() else ""
-        raise SourceError(
-            "\n    ".join(
-                [f"Postgres did not start ({Path(command[0]).name})", *f"{said}\n{more}".splitlines()[-5:]]
-            ),
-            code="CS-620",
-            next="look at these last lines of its log",
+        what = "\n    ".join(
+            [f"Postgres did not start ({Path(command[0]).name})", *f"{said}\n{more}".splitlines()[-5:]]
         )
+        raise refuse("CS-620", what, "look at these last lines of its log")

@@ -29,7 +29,7 @@ from crossstream.cli.console import (
 from crossstream.cli.loading import load
 from crossstream.dev import broker
 from crossstream.dev.market import STEPS, Market, Outcome, Step
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
 
 if TYPE_CHECKING:
     from crossstream.spark import SparkStreams
@@ -83,8 +83,8 @@ def running_market(
     debug: bool,
 ) -> Iterator[Market]:
     """The demo's application, started on empty topics; ``show`` gets what its functions print."""
+    from crossstream.application.inputs import connection_of
     from crossstream.spark import SparkStreams
-    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None
@@ -313,12 +313,8 @@ class DemoFolder:
         mark = self.path / MARK
         is_free = not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir()))
         if not mark.is_file() and not is_free:
-            raise ConfigError(
-                "the folder of the demo exists, but the demo did not make it",
-                code="CS-281",
-                where={"folder": self.path},
-                next="choose another one with --dir, or move it away",
-            )
+            what = "the folder of the demo exists, but the demo did not make it"
+            raise refuse("CS-281", what, "choose another one with --dir, or move it away", folder=self.path)
         try:
             for made in (self.path / name for name in MADE):
                 if made.is_dir() and not made.is_symlink():
@@ -328,12 +324,8 @@ class DemoFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             mark.write_text("made by crossstream demo\n", encoding="utf-8")
         except OSError as error:
-            raise ConfigError(
-                f"the folder of the demo cannot be made: {error.strerror}",
-                code="CS-281",
-                where={"folder": self.path},
-                next="choose another one with --dir",
-            ) from error
+            what = f"the folder of the demo cannot be made: {error.strerror}"
+            raise refuse("CS-281", what, "choose another one with --dir", folder=self.path) from error
 
     def write_application(self, bootstrap_servers: str | None = None, suffix: str = "") -> None:
         """Writes the application for file topics or Kafka; ``suffix`` follows the names of topics."""

@@ -27,7 +27,7 @@ from crossstream.dev.background import (
     known,
     prepare,
     records_folder,
-    refusal,
+    server_error,
     started,
     stop_server,
 )
@@ -215,7 +215,7 @@ def request(url: str, method: str = "GET", body: object = None) -> Any:
         connection.close()
     if answer.status >= 300:
         what = f"{method} {url} is answered with {answer.status}: {content[:1000]}"
-        raise refusal(what, "look into the log of the server")
+        raise server_error(what, "look into the log of the server")
     return json.loads(content) if content else None
 
 
@@ -223,7 +223,7 @@ def _prepared(kind: type[C], broker: BrokerInfo, port: int | None, default: int)
     """The server to start; or the one that runs already, and True."""
     running = known(f"{broker.port}-{kind.NAME}", kind)
     if running is not None and port is not None and running.port != port:
-        raise refusal(
+        raise server_error(
             f"{kind.TITLE} of the broker at port {broker.port} runs at port {running.port} already",
             f"use that one, or stop both first (crossstream broker stop --port {broker.port})",
             port=port,

@@ -1,6 +1,6 @@
 """File topics: topics without a broker, in a folder of append-only files; the embedded default.
 
-`segments.py` has the format, docs/spec/file-topics.md describes it.
+`frame_format.py` has the layout, docs/spec/file-topics.md describes it.
 """
 
 from __future__ import annotations
@@ -8,14 +8,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from crossstream.errors import ConfigError
-from crossstream.filetopics.segments import appending, encode
+from crossstream.error_codes import refuse
+from crossstream.filetopics.frame_format import encode
+from crossstream.filetopics.partition_log import appending
 from crossstream.filetopics.topics import STAGED, FileRangeReader, FileTopicLog, TopicFolders
 from crossstream.filetopics.writer import FilePublisher, FileRecordWriter, Staged, StagingWriter
 from crossstream.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.runtime.delivery import Delivery, Place
 
 __all__ = [
     "FilePublisher",
@@ -48,12 +53,8 @@ class FileTopics:
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics_dir", os.path.abspath(self.topics_dir))
         if os.path.exists(self.topics_dir) and not os.path.isdir(self.topics_dir):
-            raise ConfigError(
-                "topics_dir is a file, not a folder",
-                code="CS-201",
-                where={"path": self.topics_dir},
-                next="Set it to a folder; crossstream makes one that does not exist.",
-            )
+            step = "Set it to a folder; crossstream makes one that does not exist."
+            raise refuse("CS-201", "topics_dir is a file, not a folder", step, path=self.topics_dir)
 
     def log(self) -> FileTopicLog:
         """The driver's view."""
@@ -84,6 +85,12 @@ class FileTopics:
     def publisher(self) -> FilePublisher:
         """Appends what was staged to its topics."""
         return FilePublisher(self._root, self.segment_bytes, self.durable)
+
+    def delivery(self, place: Place) -> Delivery:
+        """Results are staged in files, and appended when their batch has run."""
+        from crossstream.filetopics.delivery import StagedFiles
+
+        return StagedFiles(place, self.staging_writer, self.publisher)
 
     @property
     def _root(self) -> Path:

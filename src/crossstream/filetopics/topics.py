@@ -22,8 +22,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import SinkError, SourceError
-from crossstream.filetopics.segments import Frame, PartitionLog
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.filetopics.frame_format import Frame
+from crossstream.filetopics.partition_log import PartitionLog
 from crossstream.records import RECORDS, concat
 from crossstream.storage.door import MOST_PARTITIONS, FileName, Partitions, inside, read_plain
 from crossstream.storage.files import force
@@ -95,12 +97,9 @@ class TopicFolders:
         if found is None:
             raise missing_topic(owner.topic, self.root)
         if not 0 <= owner.partition < found.description.partitions:
-            raise SourceError(
-                f"The file topic has no partition {owner.partition}, only {found.description.partitions}.",
-                code="CS-603",
-                where={"topic": owner.topic, "folder": str(self.root)},
-                next="The topic was probably made again: start with a new state_dir, or restore the topic's folder.",
-            )
+            what = f"The file topic has no partition {owner.partition}, only {found.description.partitions}."
+            step = "The topic was probably made again: start with a new state_dir, or restore the topic's folder."
+            raise refuse("CS-603", what, step, topic=owner.topic, folder=str(self.root))
         if owner.partition not in found.partitions:
             folder = self._folder(owner)
             found.partitions[owner.partition] = PartitionLog(owner, folder)
@@ -110,23 +109,18 @@ class TopicFolders:
         try:
             return inside(self.root, f"{owner.topic}/{owner.partition}", folder=True)
         except OSError as error:
-            raise SourceError(
-                f"The folder of a file topic cannot be used: {error.strerror}.",
-                code="CS-606",
-                where={"topic": owner.topic, "partition": owner.partition, "folder": str(self.root)},
-                next="Put the folder itself in its place; to keep topics elsewhere, make topics_dir a link.",
+            what = f"The folder of a file topic cannot be used: {error.strerror}."
+            step = "Put the folder itself in its place; to keep topics elsewhere, make topics_dir a link."
+            raise refuse(
+                "CS-606", what, step, topic=owner.topic, partition=owner.partition, folder=str(self.root)
             ) from error
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> bool:
         """Makes the topic in one step; False if there is one of that name already."""
         check_name(topic)
         if not 0 < partitions <= MOST_PARTITIONS:
-            raise SinkError(
-                f"A topic needs at least one partition, and at most {MOST_PARTITIONS:,}, not {partitions}.",
-                code="CS-656",
-                where={"topic": topic},
-                next="Give the number of partitions.",
-            )
+            what = f"A topic needs at least one partition, and at most {MOST_PARTITIONS:,}, not {partitions}."
+            raise refuse("CS-656", what, "Give the number of partitions.", topic=topic)
         description = Description(FORMAT, uuid.uuid4().hex, partitions, dict(config))
         try:
             made = inside(self.root, f"{_NEW}/{description.id}")
@@ -141,12 +135,9 @@ class TopicFolders:
             force(self.root)
             return True
         except OSError as error:
-            raise SinkError(
-                f"The file topic could not be made: {error}.",
-                code="CS-656",
-                where={"topic": topic, "folder": str(self.root)},
-                next="Check the free space and the permissions of the folder.",
-            ) from error
+            what = f"The file topic could not be made: {error}."
+            step = "Check the free space and the permissions of the folder."
+            raise refuse("CS-656", what, step, topic=topic, folder=str(self.root)) from error
 
     def delete(self, topic: str) -> bool:
         """Deletes the topic in one step; False if there is none of that name."""
@@ -160,12 +151,9 @@ class TopicFolders:
             force(self.root)
             shutil.rmtree(trash)
         except OSError as error:
-            raise SinkError(
-                f"The file topic could not be deleted: {error}.",
-                code="CS-656",
-                where={"topic": topic, "folder": str(self.root)},
-                next="Check the permissions of the folder.",
-            ) from error
+            what = f"The file topic could not be deleted: {error}."
+            step = "Check the permissions of the folder."
+            raise refuse("CS-656", what, step, topic=topic, folder=str(self.root)) from error
         self._topics.pop(topic, None)
         return True
 
@@ -188,13 +176,9 @@ class TopicFolders:
         return known
 
 
-def missing_topic(topic: str, root: Path) -> SourceError:
-    return SourceError(
-        "There is no such file topic.",
-        code="CS-602",
-        where={"topic": topic, "folder": str(root)},
-        next="Create the topic, or check the topic's name and topics_dir.",
-    )
+def missing_topic(topic: str, root: Path) -> CrossStreamError:
+    step = "Create the topic, or check the topic's name and topics_dir."
+    return refuse("CS-602", "There is no such file topic.", step, topic=topic, folder=str(root))
 
 
 def check_name(topic: str) -> None:
@@ -221,19 +205,12 @@ def _read(topic: str, path: Path) -> Description:
     try:
         description = _DECODER.decode(read_plain(path))
     except (msgspec.MsgspecError, ValueError, RecursionError, OSError) as error:
-        raise SourceError(
-            f"The description of a file topic cannot be read: {error}.",
-            code="CS-606",
-            where={"topic": topic, "file": str(path)},
-            next="Restore the file from a copy.",
-        ) from error
+        what = f"The description of a file topic cannot be read: {error}."
+        raise refuse("CS-606", what, "Restore the file from a copy.", topic=topic, file=str(path)) from error
     if description.format != FORMAT:
-        raise SourceError(
-            f"The file topic has format {description.format}; this version of crossstream reads {FORMAT}.",
-            code="CS-606",
-            where={"topic": topic, "file": str(path)},
-            next="Use the version of crossstream that wrote it, or a newer one.",
-        )
+        what = f"The file topic has format {description.format}; this version of crossstream reads {FORMAT}."
+        step = "Use the version of crossstream that wrote it, or a newer one."
+        raise refuse("CS-606", what, step, topic=topic, file=str(path))
     return description
 
 
@@ -283,12 +260,9 @@ class FileTopicLog:
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; ``config`` is kept in its description and has no effect."""
         if not self._folders.create(topic, partitions, config or {}):
-            raise SinkError(
-                "The file topic exists already.",
-                code="CS-656",
-                where={"topic": topic, "folder": str(self._root)},
-                next="Choose another name, or write to the existing topic.",
-            )
+            what = "The file topic exists already."
+            step = "Choose another name, or write to the existing topic."
+            raise refuse("CS-656", what, step, topic=topic, folder=str(self._root))
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the topic with its records."""
@@ -323,21 +297,16 @@ class FileRangeReader:
         where = {"topic": span.topic, "partition": span.partition}
         wanted = f"Offsets {span.start} to {span.end} are asked for, but the file topic"
         if span.start < log.begin:
-            raise SourceError(
-                f"{wanted} begins at {log.begin}.",
-                code="CS-601",
-                where={**where, "offset": span.start},
-                next="Its first segments were deleted. Restore them; "
-                "on_lost_records='skip' continues, and counts the gap.",
+            step = (
+                "Its first segments were deleted. Restore them; "
+                "on_lost_records='skip' continues, and counts the gap."
             )
+            raise refuse("CS-601", f"{wanted} begins at {log.begin}.", step, **where, offset=span.start)
         if span.end > log.end:
-            raise SourceError(
-                f"{wanted} ends at {log.end}.",
-                code="CS-603",
-                where={**where, "offset": log.end},
-                next="The topic was made again or lost records. "
-                "Restore its folder, or start with a new state_dir.",
+            step = (
+                "The topic was made again or lost records. Restore its folder, or start with a new state_dir."
             )
+            raise refuse("CS-603", f"{wanted} ends at {log.end}.", step, **where, offset=log.end)
         return _in_batches(log.read(span.start, span.end), span, max_rows)
 
     def read_many(

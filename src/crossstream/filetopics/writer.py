@@ -21,17 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from crossstream.errors import SinkError
-from crossstream.filetopics.segments import (
-    HEADER,
-    STORED,
-    Appender,
-    Frame,
-    PartitionLog,
-    appending,
-    encode,
-    parse_header,
-)
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.filetopics.frame_format import HEADER, STORED, Frame, encode, parse_header
+from crossstream.filetopics.partition_log import Appender, PartitionLog, appending
 from crossstream.filetopics.topics import TopicFolders, check_name
 from crossstream.partitioning import Partitions, default_partitions, split_by_partition
 from crossstream.records import concat
@@ -125,12 +118,9 @@ class FileRecordWriter:
         """Raises `SinkError` if there is no such topic: a name that a record gave makes none."""
         if self._folders.partition_count(topic) is None:
             check_name(topic)
-            raise SinkError(
-                "There is no such file topic, and a topic that a record names is not made.",
-                code="CS-652",
-                where={"topic": topic, "folder": str(self._folders.root)},
-                next="Create the topic first.",
-            )
+            what = "There is no such file topic, and a topic that a record names is not made."
+            step = "Create the topic first."
+            raise refuse("CS-652", what, step, topic=topic, folder=str(self._folders.root))
 
     def flush(self) -> None:
         """Returns when everything written is stored. Raises `SinkError` if not: then write it again."""
@@ -157,12 +147,9 @@ def _checked(topic: str, partitions: Sequence[int], count: int) -> Partitions:
     chosen = np.asarray(partitions, dtype=np.int32)
     outside = chosen[(chosen < 0) | (chosen >= count)]
     if len(outside):
-        raise SinkError(
-            f"A record is for partition {outside[0]}, but the file topic has {count}.",
-            code="CS-654",
-            where={"topic": topic, "partition": int(outside[0])},
-            next="Check the partitioner, or create the topic with more partitions.",
-        )
+        what = f"A record is for partition {outside[0]}, but the file topic has {count}."
+        step = "Check the partitioner, or create the topic with more partitions."
+        raise refuse("CS-655", what, step, topic=topic, partition=int(outside[0]))
     return chosen
 
 
@@ -248,11 +235,9 @@ class FilePublisher:
         try:
             self._disk.finish()
         except OSError as error:
-            raise SinkError(
-                f"The disk refuses what was appended to file topics: {error}.",
-                code="CS-665",
-                next="Check the disk, then start the application again: it repeats the batch.",
-            ) from error
+            what = f"The disk refuses what was appended to file topics: {error}."
+            step = "Check the disk, then start the application again: it repeats the batch."
+            raise refuse("CS-665", what, step) from error
 
     def close(self) -> None:
         """Ends the threads that wait for the disk."""
@@ -273,11 +258,10 @@ def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer
             file.write(frame.header())
             file.write(payload)
     except OSError as error:
-        raise SinkError(
-            f"Records could not be staged: {error}.",
-            code="CS-665",
-            where={"topic": owner.topic, "partition": owner.partition, "file": str(path)},
-            next="Check the free space and the permissions of the folder.",
+        what = f"Records could not be staged: {error}."
+        step = "Check the free space and the permissions of the folder."
+        raise refuse(
+            "CS-665", what, step, topic=owner.topic, partition=owner.partition, file=str(path)
         ) from error
     return Staged(str(path), owner.topic, owner.partition, frame.rows, frame.tag)
 
@@ -316,11 +300,10 @@ def _read(one: Staged) -> tuple[Frame, memoryview]:
     return frame, payload
 
 
-def _unusable(one: Staged, why: str) -> SinkError:
-    return SinkError(
-        f"A staged file cannot be published: {why}.",
-        code="CS-665",
-        where={"topic": one.topic, "partition": one.partition, "file": one.path},
-        next="Start the application again: it repeats the batch. If it stops here at the start, the batch was being "
-        "published: restore the state folder from a copy.",
+def _unusable(one: Staged, why: str) -> CrossStreamError:
+    what = f"A staged file cannot be published: {why}."
+    step = (
+        "Start the application again: it repeats the batch. If it stops here at the start, the batch was being "
+        "published: restore the state folder from a copy."
     )
+    return refuse("CS-665", what, step, topic=one.topic, partition=one.partition, file=one.path)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from crossstream.columns.changes import Headers
+from crossstream.columns.changes import Headers, JoinKind
 from crossstream.columns.functions import Function
 from crossstream.graph.node import Node, StoreSpec
 from crossstream.serdes.contract import EngineSerde
-
-JoinKind = Literal["inner", "left", "outer"]
 
 ForeignKeyKind = Literal["inner", "left", "right", "outer"]
 

@@ -68,9 +68,8 @@ def drawing_of(topology: graph.Graph) -> Drawing:
     at = {one: x - least + MARGIN for one, x in middle.items()}
     level = {one: MARGIN + number * PITCH for number, row in enumerate(rows) for one in row}
     sinks: dict[str | None, list[str]] = {}
-    for node in topology:
-        if isinstance(node, graph.Sink):
-            sinks.setdefault(node.topic, []).append(node.name)
+    for node in topology.each(graph.Sink):
+        sinks.setdefault(node.topic, []).append(node.name)
     shapes = tuple(
         Shape(
             box.title,

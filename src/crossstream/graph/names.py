@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crossstream.errors import CopartitionError, TopologyError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph import nodes as graph
 from crossstream.topics import is_internal
 
@@ -145,12 +146,8 @@ def history_of(nodes: Mapping[str, graph.Node], name: str) -> int | None:
 def check_new_name(nodes: Mapping[str, graph.Node], name: str) -> None:
     """Refuses (CS-120) two operators of one name."""
     if name in nodes:
-        raise TopologyError(
-            f"there is already an operator named {name!r}",
-            code="CS-120",
-            where={**caller_location(name), "first used at": str(nodes[name].location)},
-            next="give one of them another name",
-        )
+        what = f"there is already an operator named {name!r}"
+        raise refuse("CS-120", what, **caller_location(name), **{"first used at": str(nodes[name].location)})
 
 
 def check_new_store(nodes: Mapping[str, graph.Node], stores: Mapping[str, str], node: graph.Node) -> None:
@@ -159,11 +156,12 @@ def check_new_store(nodes: Mapping[str, graph.Node], stores: Mapping[str, str], 
         if store not in stores:
             continue
         owner = stores[store]
-        raise TopologyError(
+        raise refuse(
+            "CS-120",
             f"there is already a store named {store!r}, kept by {owner}",
-            code="CS-120",
-            where={**caller_location(node.name), "first used at": str(nodes[owner].location)},
-            next='give this one another name: store="…"',
+            'give this one another name: store="…"',
+            **caller_location(node.name),
+            **{"first used at": str(nodes[owner].location)},
         )
 
 
@@ -197,11 +195,13 @@ def check_matched_once(topic: str, readers: Sequence[graph.Source]) -> None:
     if len(readers) < 2:
         return
     first, second = readers[:2]
-    raise TopologyError(
+    raise refuse(
+        "CS-122",
         f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
-        code="CS-122",
-        where={"operator": second.name, "line": str(second.location), "first read at": str(first.location)},
-        next=f"make one pattern exclude {topic!r}",
+        f"make one pattern exclude {topic!r}",
+        operator=second.name,
+        line=str(second.location),
+        **{"first read at": str(first.location)},
     )
 
 
@@ -211,12 +211,8 @@ def check_partitions(nodes: Mapping[str, graph.Node], operator: str, parents: It
     wanted = {name: count for name, count in counts.items() if count is not None}
     if len(set(wanted.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in wanted.items())
-        raise CopartitionError(
-            f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
-            code="CS-128",
-            where=caller_location(operator),
-            next="give both the same Repartitioned(partitions=…), or leave it out of one",
-        )
+        what = f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}"
+        raise refuse("CS-128", what, **caller_location(operator))
 
 
 def explicit_partitions(nodes: Mapping[str, graph.Node], name: str) -> int | None:
@@ -227,7 +223,7 @@ def explicit_partitions(nodes: Mapping[str, graph.Node], name: str) -> int | Non
     above, seen = [name], {name}
     while above:
         node = nodes[above.pop()]
-        if isinstance(node, graph.Repartition) and node.partitions is not None:
+        if node.partitions is not None:
             return node.partitions
         if not (isinstance(node, graph.Repartition) or node.changes_key):
             parents = node.parents[:1] if node.references else node.parents
@@ -248,6 +244,6 @@ def _check_patterns(source: graph.Source, other: graph.Source) -> None:
                 )
 
 
-def _clash(source: graph.Source, other: graph.Source, what: str, next: str) -> TopologyError:
+def _clash(source: graph.Source, other: graph.Source, what: str, next: str) -> CrossStreamError:
     where = {**caller_location(source.name), "first read at": str(other.location)}
-    return TopologyError(what, code="CS-122", where=where, next=next)
+    return refuse("CS-122", what, next, **where)

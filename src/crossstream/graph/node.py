@@ -2,7 +2,7 @@
 
 A node says of itself what its operator needs: whether it changes keys, which rows it keeps, what it reads of a parent.
 Planning, names, drawings and recomputing ask the node, never its class, so that a new operator is known everywhere
-once its node says what it is. A table of all traits: tests/graph/test_traits.py.
+once its node says what it is (decision 0039). A table of all traits: tests/graph/test_traits.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
 from crossstream.serdes.contract import EngineSerde
+from crossstream.serdes.debezium.settings import Debezium
 
 Shape = Literal["stream", "table", "global", "none"]
 """What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
@@ -92,6 +93,50 @@ class Node:
     """Whether the rows of a table are the records that came, not results."""
     derives_rows: ClassVar[bool] = False
     """Whether rows of a table are computed from those of its parent, one by one, where it is not kept by name."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it reads by name."""
+        return ()
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """What the names of the topics match that it reads."""
+        return None
+
+    @property
+    def unwrap(self) -> Debezium | None:
+        """How its records are change events, with the rows of a table in them."""
+        return None
+
+    @property
+    def timestamp_extractor(self) -> Callable[..., Any] | None:
+        """What gives the times of its records, where they do not have them."""
+        return None
+
+    @property
+    def joiner(self) -> Function | None:
+        """The function of a join."""
+        return None
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        """Its functions of single values, the first to run first; of a join by other keys those that give the keys."""
+        return tuple(function for _, function in self.references)
+
+    @property
+    def partitions(self) -> int | None:
+        """To how many partitions it moves records, where the user says so."""
+        return None
+
+    def only_counts(self, value: EngineSerde | None) -> bool:
+        """Whether it counts records, and reads no value: it gets them in the serde ``value``."""
+        return False
+
+    @property
+    def also_reads(self) -> tuple[Function, ...]:
+        """Its functions of single values that only look at them."""
+        return ()
 
     @property
     def forwarders(self) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
+from crossstream.columns.changes import JoinKind as JoinKind
 from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
 from crossstream.graph.joins import ForeignKeyJoin as ForeignKeyJoin
 from crossstream.graph.joins import ForeignKeyKind as ForeignKeyKind
 from crossstream.graph.joins import GlobalJoin as GlobalJoin
 from crossstream.graph.joins import Join as Join
-from crossstream.graph.joins import JoinKind as JoinKind
 from crossstream.graph.joins import ManyJoin as ManyJoin
 from crossstream.graph.joins import StreamGlobalJoin as StreamGlobalJoin
 from crossstream.graph.joins import StreamStreamJoin as StreamStreamJoin
@@ -38,7 +38,6 @@ from crossstream.graph.stateful import Process as Process
 from crossstream.graph.stateful import ProcessorStore as ProcessorStore
 from crossstream.graph.stateful import Suppress as Suppress
 from crossstream.graph.stateful import TransformBatches as TransformBatches
-from crossstream.graph.stateful import WindowSpec as WindowSpec
 from crossstream.serdes.debezium.settings import Debezium
 
 
@@ -103,6 +102,10 @@ class Filter(RowWise):
     predicate: Function
     negate: bool = False
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.predicate,)
+
     def needs_old(self, is_asked: bool) -> bool:
         return self.shape == "table"
 
@@ -119,6 +122,10 @@ class MapValues(RowWise):
     derives_rows: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
     def needs_old(self, is_asked: bool) -> bool:
         return is_asked
 
@@ -130,6 +137,10 @@ class Map(RowWise):
     changes_key: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectKey(RowWise):
@@ -140,6 +151,10 @@ class SelectKey(RowWise):
     forwards_values: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMap(RowWise):
@@ -148,6 +163,10 @@ class FlatMap(RowWise):
     changes_key: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
     mapper: Function
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +177,10 @@ class FlatMapValues(RowWise):
     may_drop: ClassVar[bool] = True
     mapper: Function
 
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek(RowWise):
@@ -167,6 +190,10 @@ class Peek(RowWise):
     forwards_values: ClassVar[bool] = True
     action: Function
     terminal: bool = False
+
+    @property
+    def also_reads(self) -> tuple[Function, ...]:
+        return (self.action,)
 
     @property
     def public_name(self) -> str:
@@ -189,6 +216,10 @@ class Split(RowWise):
     keeps_place: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
     predicates: tuple[Function | None, ...] = ()
+
+    @property
+    def also_reads(self) -> tuple[Function, ...]:
+        return tuple(function for function in self.predicates if function is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +263,10 @@ class ToStream(Node):
 
     forwards_values: ClassVar[bool] = True
     mapper: Function | None = None
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return () if self.mapper is None else (self.mapper,)
 
     gives_key_alone: ClassVar[bool] = True
 

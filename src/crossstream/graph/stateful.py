@@ -8,20 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
+from crossstream.columns.windows import WindowSpec
 from crossstream.graph.node import Node
 from crossstream.serdes.contract import EngineSerde
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """Windows, in ms. ``size``: of time windows; the difference of sliding ones, the gap of sessions, or the start of
-    the one unlimited window. ``advance``: from the start of one time window to the next.
-    """
-
-    kind: Literal["time", "sliding", "session", "unlimited"]
-    size: int
-    advance: int
-    grace: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +24,10 @@ class GroupTable(Node):
     takes_every_record: ClassVar[bool] = True
     mapper: Function
     selects: bool = False
+
+    @property
+    def over_values(self) -> tuple[Function, ...]:
+        return (self.mapper,)
 
     @property
     def gives_key_alone(self) -> bool:
@@ -71,8 +64,22 @@ class Aggregate(Node):
     needs_any_parent: ClassVar[bool] = True
 
     @property
+    def over_values(self) -> tuple[Function, ...]:
+        of_fields = self.columns is not None and self.group_values[0] is None
+        return tuple(self.columns.fields) if self.columns is not None and of_fields else ()
+
+    def only_counts(self, value: EngineSerde | None) -> bool:
+        is_count = self.operator == "count" or (self.columns is not None and not self.columns.fields)
+        return is_count and all(serde in (None, value) for serde in self.group_values)
+
+    @property
     def depends_on_time(self) -> bool:
         return self.windows is not None
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Whether it aggregates records without a value (Kafka's rule for most windows)."""
+        return self.windows is not None and self.windows.take_nulls and self.columns is None
 
     @property
     def public_name(self) -> str:

@@ -6,18 +6,18 @@ imported when a `KafkaConnection` is first used, in the process that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crossstream.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crossstream.kafka.consumer import KafkaReader
     from crossstream.kafka.log import KafkaLog
     from crossstream.kafka.producer import KafkaWriter
-    from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
-    from crossstream.storage.files import Storage
+    from crossstream.runtime.delivery import Delivery, Place
 
 __all__ = ["KafkaConnection", "TransactionalKafka"]
 
@@ -48,6 +48,15 @@ class KafkaConnection(KafkaSettings):
 
         return KafkaWriter(self)
 
+    def delivery(self, place: Place) -> Delivery:
+        """Results are written at once: at least once."""
+        from crossstream.runtime.delivery import AtOnce
+
+        return AtOnce(self.writer)
+
+    def staging_folder(self, name: str) -> Path | None:
+        """None: what is staged is in the state."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionalKafka(KafkaConnection):
@@ -55,14 +64,8 @@ class TransactionalKafka(KafkaConnection):
 
     application: str = ""
 
-    def stage_in(self, storage: Storage, task: str) -> StagingWriter:
-        """Keeps the records of a task in files, until the driver publishes the batch."""
-        from crossstream.kafka.transactions import StagingWriter
+    def delivery(self, place: Place) -> Delivery:
+        """Results are staged, and written in one transaction for each batch."""
+        from crossstream.kafka.delivery import Transaction
 
-        return StagingWriter(storage, task)
-
-    def transactions(self, owns: Callable[[], None]) -> TransactionPublisher:
-        """Publishes batches; opens its producer at the first one and keeps it. ``owns``: as `TransactionPublisher`."""
-        from crossstream.kafka.transactions import TransactionPublisher
-
-        return TransactionPublisher(self, self.application, owns)
+        return Transaction(self, self.application, place)

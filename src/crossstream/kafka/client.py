@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from crossstream.errors import ConfigError
-from crossstream.kafka import errors as faults
+from crossstream.error_codes import refuse
+from crossstream.kafka import errors
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.topics import OffsetRange
 
@@ -163,7 +163,7 @@ class Complaints:
         self.denied: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        if faults.is_denial(error):
+        if errors.is_denial(error):
             self.denied = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
@@ -229,18 +229,17 @@ def _open(
         return kind(addressed, logger=logger)
     except (KafkaException, TypeError, ValueError) as refused:
         reason = refused.args[0].str() if isinstance(refused, KafkaException) else str(refused)
-        raise ConfigError(
-            f"the Kafka client does not accept its settings: {reason}",
-            code="CS-201",
-            next="use librdkafka's names and values (for TLS: ssl.ca.location, not ssl.truststore.location): "
-            "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
-        ) from refused
+        step = (
+            "use librdkafka's names and values (for TLS: ssl.ca.location, not ssl.truststore.location): "
+            "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
+        )
+        raise refuse("CS-201", f"the Kafka client does not accept its settings: {reason}", step) from refused
 
 
 SILENT_SECONDS = 5.0
 """A client without an answer for so long is taken for cut off."""
 LOOK_SECONDS = 2.0
-UNANSWERED = frozenset({*faults.TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD})
+UNANSWERED = frozenset({*errors.TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD})
 """What a client says that finds no broker."""
 PROBE_SECONDS = 1.0
 STUCK_FACTOR = 10
@@ -286,7 +285,7 @@ class Stall:
     def check_access(self) -> None:
         """Raises `SourceError` (CS-605) if a broker refused us."""
         if self._complaints.denied is not None:
-            raise faults.refused(self._complaints.denied.str())
+            raise errors.refused(self._complaints.denied.str())
 
     def check_range(self, span: OffsetRange, position: int, *, settled: bool) -> None:
         """Raises `SourceError` if the log begins after ``position`` (CS-601) or ends too early (CS-603).
@@ -296,9 +295,9 @@ class Stall:
         tp = KafkaPartition(span.topic, span.partition)
         begin, end = self.consumer.get_watermark_offsets(tp, timeout=PROBE_SECONDS, cached=False)
         if begin > position:
-            raise faults.deleted(span, position, begin)
+            raise errors.deleted(span, position, begin)
         if end < span.end and settled:
-            raise faults.truncated(span, end)
+            raise errors.truncated(span, end)
 
     def _probe(self, span: OffsetRange, position: int) -> bool:
         """Whether the cluster answered; raises `SourceError` if its answer leaves no hope."""
@@ -310,26 +309,26 @@ class Stall:
             self._wait(monotonic() - asked)
             if self._unanswered >= self._patience:
                 reason = self._complaints.last or failed.args[0].str()
-                raise faults.away(self._patience, reason, span.topic) from failed
+                raise errors.away(self._patience, reason, span.topic) from failed
             return False
         self._unanswered = 0.0
         if self.waited >= self._patience * STUCK_FACTOR:
-            raise faults.stuck(span, position, self.waited)
+            raise errors.stuck(span, position, self.waited)
         return True
 
     def _is_known(self, span: OffsetRange) -> bool:
         """Whether the brokers know topic and partition; raises `SourceError` if they settled on not."""
         topic = self.consumer.list_topics(span.topic, timeout=PROBE_SECONDS).topics[span.topic]
         settled = self.waited >= min(SETTLE_SECONDS, self._patience)
-        if topic.error is not None and topic.error.code() not in faults.MISSING:
-            if faults.is_denial(topic.error):
-                raise faults.refused(topic.error.str(), span.topic)
+        if topic.error is not None and topic.error.code() not in errors.MISSING:
+            if errors.is_denial(topic.error):
+                raise errors.refused(topic.error.str(), span.topic)
             raise KafkaException(topic.error)
         partition = topic.partitions.get(span.partition)
         if partition is None and settled:
-            raise faults.missing(span.topic, None if topic.error is not None else span.partition)
+            raise errors.missing(span.topic, None if topic.error is not None else span.partition)
         if partition is not None and partition.leader == -1 and self.waited >= self._patience:
-            raise faults.leaderless(self._patience, span.topic, span.partition)
+            raise errors.leaderless(self._patience, span.topic, span.partition)
         return partition is not None
 
     def _wait(self, seconds: float) -> None:

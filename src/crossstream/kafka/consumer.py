@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.gc_pause import paused_gc
-from crossstream.kafka import errors as faults
+from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, Stall, find_brokers, logger, open_consumer
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.records import RECORDS, Header, concat, encode_headers
@@ -313,8 +313,8 @@ class KafkaReader:
         self, consumer: Consumer, message: Message, error: KafkaError, cursors: Cursors, stall: Stall
     ) -> bool:
         """Handles an event of a partition; whether it finished a range."""
-        if faults.is_denial(error):
-            raise faults.refused(error.str(), message.topic())
+        if errors.is_denial(error):
+            raise errors.refused(error.str(), message.topic())
         cursor = cursors.get(TopicPartition(message.topic() or "", message.partition() or 0))
         if cursor is None:
             return False
@@ -325,8 +325,8 @@ class KafkaReader:
             _unassign_done(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             _restart(consumer, cursor, stall)
-        elif error.code() in faults.GARBLED or error.fatal():
-            raise faults.unreadable(cursor.tp, cursor.position, error.str())
+        elif error.code() in errors.GARBLED or error.fatal():
+            raise errors.unreadable(cursor.tp, cursor.position, error.str())
         else:
             logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
         return cursor.done and not was_done

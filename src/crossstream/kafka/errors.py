@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from crossstream.errors import SinkError, SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.topics import OffsetRange, TopicPartition
 
 SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
@@ -13,7 +14,6 @@ PROTOCOL_HINT = (
 )
 HUNG_UP = ("brokers are down", "closed by peer", "reset by peer", "Broken pipe", "security.protocol")
 """All that a client says where brokers hang up: before it reads, while it reads, or while it sends."""
-DENIED_HINT = "check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user"
 TOO_LARGE_HINT = (
     "raise max.message.bytes of the topic, and message.max.bytes where it is among the Kafka settings; "
     "if the record is smaller than that, its batch is not: put a smaller batch.size into the Kafka settings"
@@ -53,46 +53,36 @@ def is_denial(error: KafkaError) -> bool:
     return untrusted or error.code() in DENIED
 
 
-def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
+def deleted(span: OffsetRange, wanted: int, begin: int) -> CrossStreamError:
     """CS-601: the log begins at ``begin`` now, past the ``wanted`` offset."""
-    return SourceError(
+    what = (
         f"records of the range {span.start}..{span.end} were deleted before they were read: "
-        f"the partition begins at offset {begin} now",
-        code="CS-601",
-        where={"topic": span.topic, "partition": span.partition, "offset": wanted},
-        next="keep records longer (retention.ms, retention.bytes), or set on_lost_records='skip': it counts the gap",
+        f"the partition begins at offset {begin} now"
     )
+    return refuse("CS-601", what, topic=span.topic, partition=span.partition, offset=wanted)
 
 
-def missing(topic: str, partition: int | None = None) -> SourceError:
-    return SourceError(
-        "the topic does not exist" if partition is None else "the topic has no such partition",
-        code="CS-602",
-        where={"topic": topic, "partition": partition},
-        next="check the topic's name and the cluster (bootstrap_servers), or create the topic",
-    )
+def missing(topic: str, partition: int | None = None) -> CrossStreamError:
+    what = "the topic does not exist" if partition is None else "the topic has no such partition"
+    step = "check the topic's name and the cluster (bootstrap_servers), or create the topic"
+    return refuse("CS-602", what, step, topic=topic, partition=partition)
 
 
-def truncated(span: OffsetRange, end: int) -> SourceError:
+def truncated(span: OffsetRange, end: int) -> CrossStreamError:
     """CS-603: the log ends at ``end``, before the range does."""
-    return SourceError(
-        f"the range {span.start}..{span.end} was to be read, but the partition ends at offset {end}",
-        code="CS-603",
-        where={"topic": span.topic, "partition": span.partition, "offset": end},
-        next="if the topic was deleted and created again, start with new state; "
-        "if a broker lost records, look for unclean leader elections",
+    what = f"the range {span.start}..{span.end} was to be read, but the partition ends at offset {end}"
+    step = (
+        "if the topic was deleted and created again, start with new state; "
+        "if a broker lost records, look for unclean leader elections"
     )
+    return refuse("CS-603", what, step, topic=span.topic, partition=span.partition, offset=end)
 
 
-def away(patience_seconds: float, reason: str | None, topic: str | None = None) -> SourceError:
+def away(patience_seconds: float, reason: str | None, topic: str | None = None) -> CrossStreamError:
     """CS-604: no broker answered for ``patience_seconds``."""
     because = f": {reason}" if reason else ""
-    return SourceError(
-        f"no broker answered for {patience_seconds:g} s{because}",
-        code="CS-604",
-        where={"topic": topic},
-        next=_servers_hint(reason),
-    )
+    what = f"no broker answered for {patience_seconds:g} s{because}"
+    return refuse("CS-604", what, _servers_hint(reason), topic=topic)
 
 
 def _servers_hint(reason: str | None) -> str:
@@ -101,61 +91,39 @@ def _servers_hint(reason: str | None) -> str:
     return PROTOCOL_HINT if hung_up else SERVERS_HINT
 
 
-def leaderless(patience_seconds: float, topic: str, partition: int) -> SourceError:
+def leaderless(patience_seconds: float, topic: str, partition: int) -> CrossStreamError:
     """CS-604: the partition had no leader for ``patience_seconds``."""
-    return SourceError(
-        f"the partition has had no leader for {patience_seconds:g} s",
-        code="CS-604",
-        where={"topic": topic, "partition": partition},
-        next="bring back the brokers that hold its replicas",
-    )
+    what = f"the partition has had no leader for {patience_seconds:g} s"
+    step = "bring back the brokers that hold its replicas"
+    return refuse("CS-604", what, step, topic=topic, partition=partition)
 
 
-def refused(reason: str, topic: str | None = None) -> SourceError:
-    return SourceError(
-        f"the Kafka broker refused access: {reason}",
-        code="CS-605",
-        where={"topic": topic},
-        next=DENIED_HINT,
-    )
+def refused(reason: str, topic: str | None = None) -> CrossStreamError:
+    return refuse("CS-605", f"the Kafka broker refused access: {reason}", topic=topic)
 
 
-def unreadable(tp: TopicPartition, offset: int, reason: str) -> SourceError:
-    return SourceError(
-        f"what the broker sent cannot be read: {reason}",
-        code="CS-606",
-        where={"topic": tp.topic, "partition": tp.partition, "offset": offset},
-        next="read the offset with another client; if it fails too, the log is damaged or its codec unknown",
-    )
+def unreadable(tp: TopicPartition, offset: int, reason: str) -> CrossStreamError:
+    what = f"what the broker sent cannot be read: {reason}"
+    step = "read the offset with another client; if it fails too, the log is damaged or its codec unknown"
+    return refuse("CS-606", what, step, topic=tp.topic, partition=tp.partition, offset=offset)
 
 
-def stuck(span: OffsetRange, position: int, seconds: float) -> SourceError:
+def stuck(span: OffsetRange, position: int, seconds: float) -> CrossStreamError:
     """CS-604: brokers answer, and yet no record and no end of the range in ``seconds``."""
-    return SourceError(
-        f"the range {span.start}..{span.end} has not advanced for {seconds:.0f} s although brokers answer",
-        code="CS-604",
-        where={"topic": span.topic, "partition": span.partition, "offset": position},
-        next="look into the broker's log for this partition",
-    )
+    what = f"the range {span.start}..{span.end} has not advanced for {seconds:.0f} s although brokers answer"
+    step = "look into the broker's log for this partition"
+    return refuse("CS-604", what, step, topic=span.topic, partition=span.partition, offset=position)
 
 
-def uncommitted(group: str, reason: str) -> SourceError:
-    return SourceError(
-        f"offsets cannot be committed to the consumer group {group!r}: {reason}",
-        code="CS-608",
-        where={"group": group},
-        next="if other consumers use a group of this name, choose another application_id; "
-        "otherwise check the rights (ACLs) to the group",
-    )
+def uncommitted(group: str, reason: str) -> CrossStreamError:
+    what = f"offsets cannot be committed to the consumer group {group!r}: {reason}"
+    return refuse("CS-608", what, group=group)
 
 
-def unanswerable(reason: str) -> SourceError:
+def unanswerable(reason: str) -> CrossStreamError:
     """CS-604: a refusal that waiting does not cure."""
-    return SourceError(
-        f"the broker does not give the offsets of the topics: {reason}",
-        code="CS-604",
-        next="look into the broker's log",
-    )
+    what = f"the broker does not give the offsets of the topics: {reason}"
+    return refuse("CS-604", what, "look into the broker's log")
 
 
 def undelivered(
@@ -165,22 +133,24 @@ def undelivered(
     key: object,
     lost: int = 1,
     complaint: str | None = None,
-) -> SinkError:
+) -> CrossStreamError:
     """CS-651 to CS-654: a record that was not stored, one of ``lost``; the last complaint of the client."""
     others = f" (the first of {lost:,} such records)" if lost > 1 else ""
     where = {"topic": topic, "partition": partition if partition != -1 else None, "key": key}
     return not_written(f"a record was not stored: {error.str()}{others}", error, complaint, **where)
 
 
-def not_written(what: str, error: KafkaError, complaint: str | None = None, **where: object) -> SinkError:
+def not_written(
+    what: str, error: KafkaError, complaint: str | None = None, **where: object
+) -> CrossStreamError:
     """CS-651 to CS-654, by the client's error."""
     code, next_step = _delivery(error, complaint)
-    return SinkError(what, code=code, where=where, next=next_step)
+    return refuse(code, what, next_step, **where)
 
 
-def _delivery(error: KafkaError, complaint: str | None) -> tuple[str, str]:
+def _delivery(error: KafkaError, complaint: str | None) -> tuple[str, str | None]:
     if is_denial(error):
-        return "CS-653", DENIED_HINT
+        return "CS-653", None
     if error.code() in MISSING:
         return "CS-652", "create the topic, with as many partitions as are written to"
     if error.code() in TIMED_OUT:
@@ -195,33 +165,21 @@ def _delivery(error: KafkaError, complaint: str | None) -> tuple[str, str]:
     return "CS-654", "look into the broker's log"
 
 
-def exists(topic: str) -> SinkError:
-    return SinkError(
-        "the topic exists already",
-        code="CS-656",
-        where={"topic": topic},
-        next="use the existing topic, or delete it first",
-    )
+def exists(topic: str) -> CrossStreamError:
+    what = "the topic exists already"
+    return refuse("CS-656", what, "use the existing topic, or delete it first", topic=topic)
 
 
-def not_created(topic: str, reason: str) -> SinkError:
-    return SinkError(
-        f"the topic was not created: {reason}",
-        code="CS-656",
-        where={"topic": topic},
-        next="check the number of partitions, the topic's settings and the right (ACL) to create topics",
-    )
+def not_created(topic: str, reason: str) -> CrossStreamError:
+    step = "check the number of partitions, the topic's settings and the right (ACL) to create topics"
+    return refuse("CS-656", f"the topic was not created: {reason}", step, topic=topic)
 
 
-def not_deleted(topic: str, reason: str) -> SinkError:
-    return SinkError(
-        f"the topic was not deleted: {reason}",
-        code="CS-656",
-        where={"topic": topic},
-        next="check the right (ACL) to delete topics, and the broker's delete.topic.enable",
-    )
+def not_deleted(topic: str, reason: str) -> CrossStreamError:
+    step = "check the right (ACL) to delete topics, and the broker's delete.topic.enable"
+    return refuse("CS-656", f"the topic was not deleted: {reason}", step, topic=topic)
 
 
-def not_allowed(reason: str) -> SinkError:
+def not_allowed(reason: str) -> CrossStreamError:
     """CS-653, before any record was tried."""
-    return SinkError(f"the Kafka broker refused access: {reason}", code="CS-653", next=DENIED_HINT)
+    return refuse("CS-653", f"the Kafka broker refused access: {reason}")

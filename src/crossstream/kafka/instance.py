@@ -19,7 +19,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from crossstream.errors import SourceError, StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SourceError
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import TopicPartition
 
@@ -36,7 +37,7 @@ PAUSE_SECONDS = 30.0
 SHOWN = 5
 
 
-class Mark(msgspec.Struct, frozen=True, rename={"folder": "place"}):
+class OwnerMark(msgspec.Struct, frozen=True, rename={"folder": "place"}):
     """What an instance notes beside its offsets, as JSON.
 
     ``state``: the id of its state folder; ``run``: its own. ``folder``: where that is. ``since``, ``at``: when it
@@ -74,8 +75,8 @@ class Instance:
     restarts: bool
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _since: float = field(default_factory=time)
-    _seen: dict[TopicPartition, Mark | None] = field(default_factory=dict)
-    _mark: Mark | None = None
+    _seen: dict[TopicPartition, OwnerMark | None] = field(default_factory=dict)
+    _mark: OwnerMark | None = None
     _offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     _marked: float = 0.0
     _paused_until: float = 0.0
@@ -116,7 +117,7 @@ class Instance:
     def begin(self, offsets: Mapping[TopicPartition, int], state: str, has_commits: bool) -> None:
         """Takes the group; from now on others can see that this one runs. Raises `StateError` CS-740."""
         process = f"{os.getpid()} on {socket.gethostname()}"
-        self._mark = Mark(state, self._run, process, self.folder, self._since, time(), has_commits)
+        self._mark = OwnerMark(state, self._run, process, self.folder, self._since, time(), has_commits)
         self._commit(offsets, offsets)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -150,7 +151,7 @@ class Instance:
         self.log.commit_offsets(self.group, offsets, _noted(self._mark))
         self._marked = monotonic()
 
-    def _check_alone(self, tp: TopicPartition, mark: Mark | None) -> None:
+    def _check_alone(self, tp: TopicPartition, mark: OwnerMark | None) -> None:
         """Refuses the later of two instances: another one has left a mark since this one looked, or left its own."""
         before, self._seen[tp] = self._seen.get(tp, mark), mark
         if mark is None or mark == before or mark.run == self._run or mark.has_ended:
@@ -183,31 +184,28 @@ class Instance:
                 )
             return None
 
-    def _runs_already(self, mark: Mark) -> StateError:
-        return StateError(
+    def _runs_already(self, mark: OwnerMark) -> CrossStreamError:
+        what = (
             "another instance of the application runs, on a state folder of its own: "
-            "each of them would process every record",
-            code="CS-740",
-            where={"application": self.group, "state": self.folder, "other": mark.owner},
-            next="stop the other one, or give this one an application_id of its own; "
-            f"if the other one was killed, start this one {LIVE_SECONDS:.0f} seconds after that",
+            "each of them would process every record"
         )
+        step = (
+            "stop the other one, or give this one an application_id of its own; "
+            f"if the other one was killed, start this one {LIVE_SECONDS:.0f} seconds after that"
+        )
+        return refuse("CS-740", what, step, application=self.group, state=self.folder, other=mark.owner)
 
-    def _lost(self, offsets: Mapping[TopicPartition, int], last: Mark | None) -> StateError:
+    def _lost(self, offsets: Mapping[TopicPartition, int], last: OwnerMark | None) -> CrossStreamError:
         first = [f"{at.topic}/{at.partition}: {offset}" for at, offset in sorted(offsets.items())[:SHOWN]]
         more = [f"{len(offsets) - SHOWN} more"] if len(offsets) > SHOWN else []
-        return StateError(
+        return refuse(
+            "CS-741",
             "the consumer group of the application has committed offsets, but its state folder is new: "
             "everything would be processed again",
-            code="CS-741",
-            where={
-                "application": self.group,
-                "state": self.folder,
-                "offsets": ", ".join(first + more),
-                "last": None if last is None else last.owner,
-            },
-            next="restore state_dir, or name the one that belongs to the offsets; or choose a new application_id; "
-            "StreamsConfig(on_lost_state='restart') begins again, as at a first start",
+            application=self.group,
+            state=self.folder,
+            offsets=", ".join(first + more),
+            last=None if last is None else last.owner,
         )
 
 
@@ -216,14 +214,14 @@ def _first(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return dict(sorted(offsets.items())[:1])
 
 
-_DECODER = msgspec.json.Decoder(Mark)
+_DECODER = msgspec.json.Decoder(OwnerMark)
 
 
-def _noted(mark: Mark) -> str:
+def _noted(mark: OwnerMark) -> str:
     return msgspec.json.encode(mark).decode()
 
 
-def _read(note: str) -> Mark | None:
+def _read(note: str) -> OwnerMark | None:
     """The mark in the metadata of an offset; None if something else is there, as other programs put it."""
     try:
         return _DECODER.decode(note)

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
-from crossstream.errors import SourceError
-from crossstream.kafka import errors as faults
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import errors
 from crossstream.kafka.client import (
     SETTLE_SECONDS,
     UNANSWERED,
     Complaints,
     logger,
     open_admin,
-    open_committer,
 )
+from crossstream.kafka.group import Committed, Group
 from crossstream.kafka.offsets_for_times import OffsetsForTimes
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, partition_of
@@ -47,10 +46,10 @@ PASSING = frozenset(
     {
         *STALE,
         *UNANSWERED,
-        *faults.MISSING,
+        *errors.MISSING,
         KafkaError._RESOLVE,
         KafkaError._IN_PROGRESS,
-        *faults.UNLED,
+        *errors.UNLED,
         KafkaError._SSL,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -134,7 +133,7 @@ class KafkaLog:
         Raises `SinkError` CS-656: it exists already, or it cannot be created.
         """
         if topic in self.topics():
-            raise faults.exists(topic)
+            raise errors.exists(topic)
         new = NewTopic(topic, partitions, config=dict(config or {}))
 
         def create(timeout: float) -> None:
@@ -145,8 +144,8 @@ class KafkaLog:
         except KafkaException as failed:
             error = failed.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                raise faults.exists(topic) from failed
-            raise faults.not_created(topic, error.str()) from failed
+                raise errors.exists(topic) from failed
+            raise errors.not_created(topic, error.str()) from failed
 
         def look(timeout: float) -> None:
             found = self._describe(topic, timeout).partitions.values()
@@ -161,7 +160,7 @@ class KafkaLog:
         Raises `SourceError` CS-602: there is none; `SinkError` CS-656: it cannot be deleted.
         """
         if topic not in self.topics():
-            raise faults.missing(topic)
+            raise errors.missing(topic)
 
         def delete(timeout: float) -> None:
             self._admin().delete_topics([topic], request_timeout=timeout)[topic].result()
@@ -170,8 +169,8 @@ class KafkaLog:
             self._patiently(delete, CHANGE_SECONDS)
         except KafkaException as failed:
             error = failed.args[0]
-            if error.code() not in faults.MISSING:  # a request before this one has deleted it
-                raise faults.not_deleted(topic, error.str()) from failed
+            if error.code() not in errors.MISSING:  # a request before this one has deleted it
+                raise errors.not_deleted(topic, error.str()) from failed
         ends = monotonic() + self._connection.patience_seconds
         while topic in self.topics() and monotonic() < ends:
             sleep(PAUSE_SECONDS)
@@ -187,7 +186,7 @@ class KafkaLog:
         try:
             self._patiently(partial(self._group(group).commit, _marks(offsets, note)))
         except KafkaException as failed:
-            raise faults.uncommitted(group, failed.args[0].str()) from failed
+            raise errors.uncommitted(group, failed.args[0].str()) from failed
 
     def try_to_commit(self, group: str, offsets: Mapping[TopicPartition, int], note: str) -> None:
         """Commits if the group's broker answers at once; nothing rests on it."""
@@ -202,7 +201,7 @@ class KafkaLog:
         try:
             found = self._patiently(partial(self._group(group).committed, wanted)) if wanted else []
         except KafkaException as failed:
-            raise faults.uncommitted(group, failed.args[0].str()) from failed
+            raise errors.uncommitted(group, failed.args[0].str()) from failed
         return {
             TopicPartition(mark.topic, mark.partition): Committed(mark.offset, mark.metadata or "")
             for mark in found
@@ -256,19 +255,19 @@ class KafkaLog:
                 if missing is not None:
                     raise missing from failed
                 if not _may_pass(error):
-                    raise faults.unanswerable(error.str()) from failed
+                    raise errors.unanswerable(error.str()) from failed
                 if monotonic() - began >= patience:
-                    raise faults.away(patience, error.str()) from failed
+                    raise errors.away(patience, error.str()) from failed
 
-    def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
+    def _missing(self, partitions: Sequence[TopicPartition]) -> CrossStreamError | None:
         """What is wrong with one of the partitions, for which a request failed."""
         for tp in partitions:
             topic = self._patiently(partial(self._describe, tp.topic))
             if topic.error is not None:
-                is_denied = faults.is_denial(topic.error)
-                return faults.refused(topic.error.str(), tp.topic) if is_denied else faults.missing(tp.topic)
+                is_denied = errors.is_denial(topic.error)
+                return errors.refused(topic.error.str(), tp.topic) if is_denied else errors.missing(tp.topic)
             if tp.partition not in topic.partitions:
-                return faults.missing(tp.topic, tp.partition)
+                return errors.missing(tp.topic, tp.partition)
         return None
 
     def _describe(self, topic: str, timeout: float) -> TopicMetadata:
@@ -297,17 +296,17 @@ class KafkaLog:
                 error = failed.args[0]
                 self._admin().poll(0)  # brings in complaints
                 waited = monotonic() - began
-                denial = error if faults.is_denial(error) else self._complaints.denied
+                denial = error if errors.is_denial(error) else self._complaints.denied
                 if denial is not None:
-                    raise faults.refused(denial.str()) from failed
+                    raise errors.refused(denial.str()) from failed
                 if error.code() in STALE | UNANSWERED:
                     self._client = None  # what it knows of leaders or brokers is outdated
                 if not _may_pass(error):
                     raise
-                if error.code() in faults.MISSING | faults.UNLED and waited >= min(SETTLE_SECONDS, patience):
+                if error.code() in errors.MISSING | errors.UNLED and waited >= min(SETTLE_SECONDS, patience):
                     raise
                 if waited >= patience:
-                    raise faults.away(patience, self._complaints.last or error.str()) from failed
+                    raise errors.away(patience, self._complaints.last or error.str()) from failed
                 logger.info("waiting for the brokers: %s", error.str())
                 sleep(PAUSE_SECONDS)
 
@@ -319,92 +318,3 @@ def _marks(offsets: Mapping[TopicPartition, int], note: str) -> list[KafkaPartit
 def _may_pass(error: KafkaError) -> bool:
     """Whether the same request may succeed a little later."""
     return error.retriable() or error.code() in PASSING
-
-
-POLL_SECONDS = 0.002
-SLICE_SECONDS = 0.5
-REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""What the search for the group's coordinator may end with; then no commit is ever answered."""
-
-
-class Committed(NamedTuple):
-    """The next offset to read, and what its committer noted beside it."""
-
-    offset: int
-    note: str
-
-
-@dataclass(slots=True)
-class Group:
-    """Commits offsets for the consumer group ``name``, which has no members, and reads what was committed.
-
-    It takes a consumer: the admin client's request for the same ends the process with a failed assertion where a
-    connection breaks at the wrong moment (librdkafka issue 4605).
-    """
-
-    connection: KafkaSettings
-    name: str
-    complaints: Complaints
-    _consumer: Consumer | None = None
-    _answers: list[KafkaError | None] = field(default_factory=list)
-
-    def commit(self, marks: Sequence[KafkaPartition], timeout: float) -> None:
-        """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
-        consumer = self._opened()
-        self._answers.clear()
-        consumer.commit(offsets=list(marks), asynchronous=True)
-        deadline = monotonic() + timeout
-        while not self._answers:
-            is_late = monotonic() > deadline
-            refusal = KafkaError(KafkaError._TIMED_OUT) if is_late else self._refusal(POLL_SECONDS)
-            if refusal is not None:
-                self.close()  # the answer to this commit is not to be taken for that to the next
-                raise KafkaException(refusal)
-        error = self._answers.pop()
-        if error is not None:
-            if error.code() in UNANSWERED:
-                self.close()
-            raise KafkaException(error)
-
-    def committed(self, partitions: Sequence[KafkaPartition], timeout: float) -> list[KafkaPartition]:
-        """What was committed last, with its metadata; an offset below 0: nothing. Raises as `commit` does.
-
-        It waits in slices, and looks for a refusal in between: the client does not give up for one.
-        """
-        consumer = self._opened()
-        deadline = monotonic() + timeout
-        while True:
-            left = max(0.0, deadline - monotonic())
-            try:
-                found = consumer.committed(list(partitions), min(left, SLICE_SECONDS))
-                break
-            except KafkaException as failed:
-                refusal = self._refusal(0)
-                is_late = failed.args[0].code() == KafkaError._TIMED_OUT
-                if refusal is None and is_late and left > SLICE_SECONDS:
-                    continue
-                self.close()
-                raise failed if refusal is None else KafkaException(refusal) from failed
-        wrong = [mark.error for mark in found if mark.error is not None]
-        if wrong:
-            raise KafkaException(wrong[0])
-        return found
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def _opened(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
-        return self._consumer
-
-    def _refusal(self, seconds: float) -> KafkaError | None:
-        event = self._opened().poll(seconds)
-        error = None if event is None else event.error()
-        return error if error is not None and error.code() in REFUSED else None
-
-    def _answered(self, error: KafkaError | None, marks: Sequence[KafkaPartition]) -> None:
-        refused = [mark.error for mark in marks if mark.error is not None]
-        self._answers.append(error or (refused[0] if refused else None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
 
 RESERVED = {
     "bootstrap.servers": "pass bootstrap_servers instead",
@@ -52,20 +52,11 @@ class KafkaSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", dict(self.settings))
         if not self.bootstrap_servers.strip():
-            raise ConfigError(
-                "no bootstrap servers were given", code="CS-201", next="pass host:port of one or more brokers"
-            )
+            raise refuse("CS-201", "no bootstrap servers were given", "pass host:port of one or more brokers")
         if not self.patience_seconds > 0:
-            raise ConfigError(
-                f"patience_seconds is {self.patience_seconds}",
-                code="CS-201",
-                next="pass how many seconds to wait for a broker that is away; more than 0",
-            )
+            step = "pass how many seconds to wait for a broker that is away; more than 0"
+            raise refuse("CS-201", f"patience_seconds is {self.patience_seconds}", step)
         for name in self.settings:
             if name in RESERVED:
-                raise ConfigError(
-                    f"the Kafka setting {name!r} cannot be set: {RESERVED[name]}",
-                    code="CS-201",
-                    where={"setting": name},
-                    next="remove it from the Kafka settings",
-                )
+                what = f"the Kafka setting {name!r} cannot be set: {RESERVED[name]}"
+                raise refuse("CS-201", what, "remove it from the Kafka settings", setting=name)

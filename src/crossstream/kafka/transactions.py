@@ -27,16 +27,17 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from crossstream.errors import CrossStreamError, StateError
-from crossstream.kafka import errors as faults
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, logger, open_committer
 from crossstream.kafka.producer import BY_KEY, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
+from crossstream.once import BatchMark, mark_as_text, mark_of_text
 from crossstream.storage.files import BufferList, Storage
 from crossstream.storage.log_entries import StagedFrame
 from crossstream.storage.manifest import staged_name
@@ -102,16 +103,6 @@ class StagingWriter:
             rows = sum(batch.num_rows for batch in batches)
             self.staged.append((name, topic, BY_KEY, rows, b""))
         self._held, self._bytes = {}, 0
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """Which batch of which state was published last; the metadata of an offset."""
-
-    state: str
-    batch: int
-
-
-_DECODER = msgspec.json.Decoder(Mark)
 
 
 class _Writer(KafkaWriter):
@@ -217,7 +208,7 @@ class TransactionPublisher:
     owns: Callable[[], None] = lambda: None
     _writer: _Writer | None = None
     _group: Consumer | None = None
-    _known: Mark | None = None
+    _known: BatchMark | None = None
     _topic: str = ""
     _open: Producer | None = None
 
@@ -226,7 +217,7 @@ class TransactionPublisher:
 
         ``newest``: the last batch of the state. A mark of other state, or of a batch before it, gives way; one of a
         later batch only if the application ``restarts`` from older state. Raises `SinkError` (CS-651 to CS-654) if the
-        brokers do not answer or refuse, `StateError` CS-741 if the state is older than the results in Kafka.
+        brokers do not answer or refuse, `StateError` CS-742 if the state is older than the results in Kafka.
         """
         self._topic = topic
 
@@ -235,7 +226,7 @@ class TransactionPublisher:
             if mark is not None and mark.state == state and mark.batch > newest and not restarts:
                 raise _older(self.application, newest, mark.batch)
             if mark is None or mark.state != state or mark.batch != newest:
-                self._transaction(Mark(state, newest), ())
+                self._transaction(self._mark(state, newest), ())
 
         self._attempt(once)
 
@@ -251,7 +242,7 @@ class TransactionPublisher:
         """Writes what a batch has staged, unless its transaction was committed before. ``read``: a staged file.
 
         ``note`` is called once, in another thread, and has returned before the transaction is committed. If it raises,
-        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-741 if the mark
+        the transaction is aborted. Raises `SinkError` CS-651 to CS-654, `StateError` CS-743 if the mark
         is lost, and what ``note`` raises.
         """
         self._topic = topic
@@ -263,7 +254,7 @@ class TransactionPublisher:
                 if mark is None or mark.state != state:
                     raise _lost(self.application, topic, batch)
                 if mark.batch < batch:
-                    self._transaction(Mark(state, batch), staged, read, noted.result)
+                    self._transaction(self._mark(state, batch), staged, read, noted.result)
                 noted.result()
 
             self._attempt(once)
@@ -291,13 +282,13 @@ class TransactionPublisher:
                 self._abandon()
                 if error is None:
                     raise
-                if faults.is_denial(error) or monotonic() >= deadline:
+                if errors.is_denial(error) or monotonic() >= deadline:
                     what = f"the results of a batch were not published: {error.str()}"
-                    raise faults.not_written(what, error) from failed
+                    raise errors.not_written(what, error) from failed
                 logger.warning("a transaction is in doubt, and another producer takes over: %s", error.str())
                 sleep(RETRY_SECONDS)
 
-    def _ready(self, state: str) -> Mark | None:
+    def _ready(self, state: str) -> BatchMark | None:
         """The mark, read again by each producer; None: there is none."""
         if self._writer is None:
             self._writer = _Writer(self.connection, f"{self.application}-0", self.owns)
@@ -306,17 +297,18 @@ class TransactionPublisher:
             self._known = self._read()
         return self._known
 
-    def _read(self) -> Mark | None:
+    def _read(self) -> BatchMark | None:
         wanted = [KafkaPartition(self._topic, 0)]
         [found] = self._committer().committed(wanted, timeout=answer_seconds(self.connection))
         if found.error is not None:
             raise KafkaException(found.error)
         if found.offset == OFFSET_INVALID:
             return None
-        try:
-            return _DECODER.decode(found.metadata or "")
-        except msgspec.MsgspecError:
-            return None
+        return mark_of_text(found.metadata or "", self.application, "")
+
+    def _mark(self, state: str, batch: int) -> BatchMark:
+        """The mark of a batch: one for all sinks of the application."""
+        return BatchMark(self.application, "", state, batch)
 
     def _committer(self) -> Consumer:
         if self._group is None:
@@ -326,7 +318,7 @@ class TransactionPublisher:
 
     def _transaction(
         self,
-        mark: Mark,
+        mark: BatchMark,
         staged: Sequence[StagedFrame],
         read: Callable[[str], pa.Buffer] | None = None,
         ready: Callable[[], object] = lambda: None,
@@ -341,7 +333,7 @@ class TransactionPublisher:
             assert read is not None
             for records in pa.ipc.open_stream(read(name)):
                 self._writer.write(topic, records, records.column(PARTITION).to_pylist())
-        offsets = [KafkaPartition(self._topic, 0, 0, msgspec.json.encode(mark).decode())]
+        offsets = [KafkaPartition(self._topic, 0, 0, mark_as_text(mark))]
         try:
             self._writer.store()
             group = self._committer().consumer_group_metadata()
@@ -369,22 +361,16 @@ class TransactionPublisher:
                     client.close()
 
 
-def _lost(application: str, topic: str, batch: int) -> StateError:
-    return StateError(
+def _lost(application: str, topic: str, batch: int) -> CrossStreamError:
+    return refuse(
+        "CS-743",
         f"it cannot be known whether the results of batch {batch} are in Kafka: the mark of the application is gone",
-        code="CS-741",
-        where={"application": application, "group": f"{application}.published", "topic": topic},
-        next="look at the end of the result topics; then commit offset 0 of partition 0 of this topic to this group, "
-        'with the metadata {"state": …, "batch": …} of the batch that is there (brokers forget the offsets of a group '
-        "after offsets.retention.minutes, and those of a deleted topic)",
+        application=application,
+        group=f"{application}.published",
+        topic=topic,
     )
 
 
-def _older(application: str, newest: int, published: int) -> StateError:
-    return StateError(
-        f"the state ends with batch {newest}, and the results of batch {published} are in Kafka already",
-        code="CS-741",
-        where={"application": application, "group": f"{application}.published"},
-        next="restore a newer copy of the state, or use another application_id; on_lost_state='restart' continues from "
-        "this state, and writes the results of the batches between again",
-    )
+def _older(application: str, newest: int, published: int) -> CrossStreamError:
+    what = f"the state ends with batch {newest}, and the results of batch {published} are in Kafka already"
+    return refuse("CS-742", what, application=application, group=f"{application}.published")

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +29,7 @@ from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.errors import type_and_text
 from crossstream.graph.nodes import TableSink
-from crossstream.once import BatchMark
+from crossstream.once import BatchMark, mark_as_text, mark_of_text
 
 KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
@@ -41,16 +40,6 @@ LONG_TEXT = 60
 _TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _UNBOUNDED = (pa.types.is_boolean, pa.types.is_binary, pa.types.is_floating)
 """Keys that are looked for in all files: no file has bounds that say where NaN is."""
-
-
-class _Mark(msgspec.Struct, frozen=True):
-    """What the table's setting has."""
-
-    state: str
-    batch: int
-
-
-_DECODER = msgspec.json.Decoder(_Mark)
 
 
 @dataclass(slots=True)
@@ -110,11 +99,8 @@ class IcebergSink:
     def newest(self, mark: BatchMark) -> int | None:
         """The newest batch of the mark's writer and state that the table has."""
         text = self._opened.properties.get(_setting(mark))
-        try:
-            found = _DECODER.decode(text or "")
-        except msgspec.MsgspecError:
-            return None
-        return found.batch if found.state == mark.state else None
+        found = mark_of_text(text or "", mark.application, mark.sink)
+        return found.batch if found is not None and found.state == mark.state else None
 
     def write(self, rows: pa.Table, mark: BatchMark) -> None:
         table, summary = (
@@ -268,7 +254,7 @@ def _overwrite(
 
 
 def _noted(mark: BatchMark) -> dict[str, str]:
-    return {_setting(mark): msgspec.json.encode(_Mark(mark.state, mark.batch)).decode()}
+    return {_setting(mark): mark_as_text(mark)}
 
 
 def _setting(mark: BatchMark) -> str:

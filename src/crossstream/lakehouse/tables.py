@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from crossstream.columns.flat import DELETED, NoSuchColumn, flat_rows, keys_of, table_type
-from crossstream.errors import CrossStreamError, SinkError, StateError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.nodes import Graph, TableSink
 from crossstream.once import BatchMark
 from crossstream.operators.sink.table_rows import layout
@@ -92,9 +93,9 @@ class Tables:
         ``written``: the last batch that each table got. ``restarts``: the state may be an older copy,
         and batches after it are written again.
 
-        Raises `SinkError` CS-654 for a table with other columns, another key or rules of its own, CS-665 if one cannot
+        Raises `SinkError` CS-657 for a table with other columns, another key or rules of its own, CS-665 if one cannot
         be opened;
-        `StateError` CS-741 if a table has later batches of this state, or not all that were written.
+        `StateError` CS-744 if a table has later batches of this state, CS-745 if not all that were written.
         """
         self._state, self.written = state, dict(written or {})
         for node in self._sinks.values():
@@ -111,7 +112,7 @@ class Tables:
     def write(self, name: str, rows: pa.Table, batch: int, state: str | None = None) -> None:
         """Writes the rows of a batch into a sink's table, unless it has that batch.
 
-        Raises `SinkError` CS-654 and CS-665, `StateError` CS-741 where the topology has no such sink.
+        Raises `SinkError` CS-657, CS-658 and CS-665, `StateError` CS-746 where the topology has no such sink.
         """
         self._state = self._state if state is None else state
         node = self._sinks.get(name)
@@ -154,12 +155,9 @@ class Tables:
         try:
             return flat_rows(changes, layout(node), node.timestamp, upserts=node.upserts)
         except pa.ArrowException as error:
-            raise SinkError(
-                f"a value does not fit its column of the table: {error}",
-                code="CS-654",
-                where={**node.where, "table": node.table},
-                next="round times to microseconds, or declare another type",
-            ) from error
+            what = f"a value does not fit its column of the table: {error}"
+            step = "round times to microseconds, or declare another type"
+            raise refuse("CS-658", what, step, **node.where, table=node.table) from error
         except CrossStreamError as error:
             raise error.at(**node.where) from error.__cause__
 
@@ -167,7 +165,7 @@ class Tables:
         return BatchMark(self._application, name, self._state, batch)
 
     def _found(self, node: TableSink, writer: Writer, mark: BatchMark) -> int | None:
-        """The newest batch that the table has. Raises `StateError` CS-741 if it lacks one that was written."""
+        """The newest batch that the table has. Raises `StateError` CS-745 if it lacks one that was written."""
         found, wanted = writer.newest(mark), self.written.get(node.name, -1)
         if wanted > (-1 if found is None else found):
             raise _behind(node, wanted)
@@ -197,7 +195,7 @@ class Tables:
         return writer
 
     def _compared(self, node: TableSink, there: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
-        """The columns to add. Raises `SinkError` CS-654 if the table has others."""
+        """The columns to add. Raises `SinkError` CS-657 if the table has others."""
         known = {field.name: field for field in there}
         differ, new = list[str](), []
         never_null = _never_null(node)
@@ -224,12 +222,9 @@ class Tables:
         except CrossStreamError:
             raise
         except Exception as error:
-            raise SinkError(
-                f"the {node.form.capitalize()} table cannot be written: {type_and_text(error)}",
-                code="CS-665",
-                where={**node.where, "table": node.table},
-                next="check the table and the rights on it, then start again: what the table has is not written twice",
-            ) from error
+            what = f"the {node.form.capitalize()} table cannot be written: {type_and_text(error)}"
+            step = "check the table and the rights on it, then start again: what the table has is not written twice"
+            raise refuse("CS-665", what, step, **node.where, table=node.table) from error
 
 
 def staged_rows(rows: pa.Table) -> BufferList:
@@ -288,69 +283,56 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _other_columns(node: TableSink, differ: Sequence[str], *, only_new: bool) -> SinkError:
-    return SinkError(
-        f"the table has other columns: {'; '.join(differ)}",
-        code="CS-654",
-        where={**node.where, "table": node.table},
-        next='pass schema_mode="merge", which adds columns'
+def _other_columns(node: TableSink, differ: Sequence[str], *, only_new: bool) -> CrossStreamError:
+    what = f"the table has other columns: {'; '.join(differ)}"
+    step = (
+        'pass schema_mode="merge", which adds columns'
         if only_new
-        else "write another table, let its columns be null, or change the types before: map_values(…)",
+        else "write another table, let its columns be null, or change the types before: map_values(…)"
     )
+    return refuse("CS-657", what, step, **node.where, table=node.table)
 
 
-def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> SinkError:
-    return SinkError(
-        f"the table has another key: {_listed(there)}, and not {_listed(keys)}",
-        code="CS-654",
-        where={**node.where, "table": node.table},
-        next="write another table, or name the columns of its key: key=…",
+def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> CrossStreamError:
+    what = f"the table has another key: {_listed(there)}, and not {_listed(keys)}"
+    step = "write another table, or name the columns of its key: key=…"
+    return refuse("CS-657", what, step, **node.where, table=node.table)
+
+
+def _demanding(node: TableSink, demands: Sequence[str]) -> CrossStreamError:
+    what = f"the table demands what crossstream does not see to: {'; '.join(demands)}"
+    step = (
+        "write another table, or take this from the table, then start again; "
+        "leave out records before they are written: filter(…)"
     )
+    return refuse("CS-657", what, step, **node.where, table=node.table)
 
 
-def _demanding(node: TableSink, demands: Sequence[str]) -> SinkError:
-    return SinkError(
-        f"the table demands what crossstream does not see to: {'; '.join(demands)}",
-        code="CS-654",
-        where={**node.where, "table": node.table},
-        next="write another table, or take this from the table, then start again; "
-        "leave out records before they are written: filter(…)",
-    )
+def _unnamed_partitions(node: TableSink, names: Sequence[str]) -> CrossStreamError:
+    what = f"the table has partitions by {_listed(names)}, which do not hold every text or number"
+    step = f"name them, so that records which do not fit are found: partition_by={tuple(names)!r}"
+    return refuse("CS-657", what, step, **node.where, table=node.table)
 
 
-def _unnamed_partitions(node: TableSink, names: Sequence[str]) -> SinkError:
-    return SinkError(
-        f"the table has partitions by {_listed(names)}, which do not hold every text or number",
-        code="CS-654",
-        where={**node.where, "table": node.table},
-        next=f"name them, so that records which do not fit are found: partition_by={tuple(names)!r}",
-    )
-
-
-def _ahead(node: TableSink, found: int, newest: int) -> StateError:
-    return StateError(
+def _ahead(node: TableSink, found: int, newest: int) -> CrossStreamError:
+    return refuse(
+        "CS-744",
         f"the table has batch {found} of this state, whose last batch is {newest}: the state is an older copy",
-        code="CS-741",
-        where={**node.where, "table": node.table},
-        next="restore the table to the version before, too; "
-        'on_lost_state="restart" continues from the older state: streams are appended again from there',
+        **node.where,
+        table=node.table,
     )
 
 
-def _behind(node: TableSink, wanted: int) -> StateError:
-    return StateError(
+def _behind(node: TableSink, wanted: int) -> CrossStreamError:
+    return refuse(
+        "CS-745",
         f"the table lacks batch {wanted} of this state, which was written: "
         "it is missing, it was replaced, or it is an older version",
-        code="CS-741",
-        where={**node.where, "table": node.table},
-        next="restore the table; to write a new table from now on, give the sink another name: named=cs.Named(…)",
+        **node.where,
+        table=node.table,
     )
 
 
-def _no_sink(name: str, batch: int) -> StateError:
-    return StateError(
-        f"batch {batch} was being written to the table of {name!r}, and the topology has no such sink",
-        code="CS-741",
-        where={"operator": name},
-        next="start once with the topology before, which writes the rest of the batch; then change it",
-    )
+def _no_sink(name: str, batch: int) -> CrossStreamError:
+    what = f"batch {batch} was being written to the table of {name!r}, and the topology has no such sink"
+    return refuse("CS-746", what, operator=name)

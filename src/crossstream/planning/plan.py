@@ -348,9 +348,8 @@ class Plan:
             tasks = "one task for each share of the source partitions" if number == 0 else in_all
             lines.append(f"Round {number}: {tasks}")
             for step in part.steps:
-                kind = type(step).__name__.removesuffix("Step").lower()
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
-                lines.append(f"  {kind} {step.node}{read}")
+                lines.append(f"  {step.kind} {step.node}{read}")
                 named = [name for name in step.names() if name in self.stores and name not in shown]
                 lines += [f"    store {name} ({read_as(self.stores[name].layout.kind)})" for name in named]
                 shown.update(named)

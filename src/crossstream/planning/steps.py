@@ -18,6 +18,11 @@ class Step:
     inputs: tuple[str, ...]
     output: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """What plans call it."""
+        return type(self).__name__.removesuffix("Step").lower()
+
     def names(self) -> Iterator[str]:
         """The names in the settings of this kind of step: of its stores, and of other flows."""
         for setting in fields(self)[len(fields(Step)) :]:
@@ -188,21 +193,33 @@ class GroupTableStep(Step):
 class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
-    ``retention``: how long (ms) windows are kept after they have begun, sliding windows and sessions after their end.
-    ``repeats``: the readers take several changes of a window in one record. ``old``, ``changelog``: as in
-    `MaterializeStep`. ``null_key_reasons``: for each input, the reason under which refused null keys are counted.
-    ``rows``: the store of the rows of the groups of a table, if an aggregate needs them. ``refused``: the store of rows
-    of a table that the user's function refused.
+    ``old``, ``changelog``: as in `MaterializeStep`. ``null_key_reasons``: for each input, the reason under which
+    refused null keys are counted. ``rows``: the store of the rows of the groups of a table, if an aggregate needs them.
+    ``refused``: the store of rows of a table that the user's function refused.
     """
 
     store: str
     null_key_reasons: tuple[str, ...]
-    retention: int | None = None
-    repeats: bool = False
     old: bool = False
     changelog: str | None = None
     rows: str | None = None
     refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedAggregateStep(AggregateStep):
+    """Aggregates the records of groups in windows.
+
+    ``retention``: how long (ms) windows are kept after they have begun, sliding windows and sessions after their end.
+    ``repeats``: the readers take several changes of a window in one record.
+    """
+
+    retention: int | None = None
+    repeats: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "aggregate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from crossstream.planning.steps import (
     StreamTableJoinStep,
     SuppressStep,
     TransformBatchesStep,
+    WindowedAggregateStep,
 )
 
 _STRICTER: tuple[Counts, ...] = ("all", "keyed", "whole")
@@ -88,8 +89,7 @@ def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Coun
 
 def counted(node: graph.Aggregate) -> Counts:
     """Which records move the stream time of an aggregation: those that it takes."""
-    takes_nulls = node.windows is not None and node.windows.kind != "sliding" and node.columns is None
-    return "keyed" if takes_nulls else "whole"
+    return "keyed" if node.takes_nulls else "whole"
 
 
 def of_versions(store: StoreDef) -> Counts:
@@ -124,10 +124,10 @@ def _stores_of(
     step: Step, topology: Graph, stores: Mapping[str, StoreDef]
 ) -> Iterable[tuple[str, tuple[str, ...], Counts]]:
     """The stores of a step that have a stream time, the flows whose rows move it, and which of these."""
-    if isinstance(step, AggregateStep):
+    if isinstance(step, WindowedAggregateStep):
         node = topology[step.node]
-        if isinstance(node, graph.Aggregate) and node.windows is not None:
-            yield step.store, step.inputs, counted(node)
+        assert isinstance(node, graph.Aggregate)
+        yield step.store, step.inputs, counted(node)
     elif isinstance(step, StreamStreamJoinStep):
         for store, flow in zip(step.stores, step.inputs, strict=True):
             yield store, (flow,), "whole"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.planning.plan import Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader, reader_of, store_named
@@ -88,12 +89,7 @@ def application_of(state_dir: Place) -> Application:
     root = root_of(state_dir)
     application = BatchLog(root).application()
     if application is None:
-        raise StateError(
-            "there is no state here",
-            code="CS-713",
-            where={"folder": str(root)},
-            next="give the state_dir of an application that has run",
-        )
+        raise refuse("CS-713", "there is no state here", folder=str(root))
     return application
 
 
@@ -114,20 +110,12 @@ def _definition(
     place = {"store": name, "folder": str(root)}
     layout = layout_of(readable.kind)
     if layout is None or not layout.is_known:
-        raise StateError(
-            f"the store is of a kind that this version does not read: {readable.kind!r}",
-            code="CS-704",
-            where=place,
-            next="run the version of crossstream that wrote it",
-        )
+        what = f"the store is of a kind that this version does not read: {readable.kind!r}"
+        raise refuse("CS-704", what, "run the version of crossstream that wrote it", **place)
     names = {"key", "value", *names_in(readable.key), *names_in(readable.value)}
     if unknown := [one for one in given if one not in names]:
-        raise StateError(
-            f"a serde is passed for {unknown[0]!r}, and the store has none of that name",
-            code="CS-703",
-            where=place,
-            next=f"pass it for one of: {', '.join(sorted(names))}",
-        )
+        what = f"a serde is passed for {unknown[0]!r}, and the store has none of that name"
+        raise refuse("CS-703", what, f"pass it for one of: {', '.join(sorted(names))}", **place)
     try:
         key = known(given["key"]) if "key" in given else made(readable.key, given, registry)
         value = known(given["value"]) if "value" in given else made(readable.value, given, registry)
@@ -148,12 +136,8 @@ def _definition(
 
 def _check_there(application: Application, name: str, root: StateRoot) -> None:
     if name not in application.readers:
-        raise StateError(
-            f"there is no store named {name!r}",
-            code="CS-710",
-            where={"folder": str(root)},
-            next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
-        )
+        step = f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}"
+        raise refuse("CS-710", f"there is no store named {name!r}", step, folder=str(root))
 
 
 def commit_of(log: BatchLog, as_of: int | None) -> Commit:
@@ -168,12 +152,8 @@ def commit_of(log: BatchLog, as_of: int | None) -> Commit:
 def _check_kept(log: BatchLog, batch: int) -> None:
     kept = log.commits()
     if isinstance(batch, bool) or batch not in kept:
-        raise StateError(
-            f"batch {batch!r} is not kept",
-            code="CS-713",
-            where={"folder": str(log.root)},
-            next=f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet",
-        ) from None
+        step = f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet"
+        raise refuse("CS-713", f"batch {batch!r} is not kept", step, folder=str(log.root)) from None
 
 
 def of_newest(log: BatchLog, read: Callable[[Commit], T]) -> T:
@@ -230,12 +210,8 @@ class _Committed:
         application = application_of(root)
         _check_there(application, name, root)
         if application.stores.get(self._store.name) != self._fingerprint:
-            raise StateError(
-                f"the store {name!r} is not what it was when it was opened",
-                code="CS-710",
-                where={"folder": str(root)},
-                next="open it again",
-            )
+            what = f"the store {name!r} is not what it was when it was opened"
+            raise refuse("CS-710", what, "open it again", folder=str(root))
 
 
 @dataclass(frozen=True, slots=True)

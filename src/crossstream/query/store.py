@@ -16,13 +16,14 @@ import pyarrow as pa
 from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.values import Values
 from crossstream.durations import to_timestamp
-from crossstream.errors import SerdeError, StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.by_time import ByTime
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
-from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
+from crossstream.serdes.errors import UNDECODABLE, unreadable_row
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.columns import concat_all, take, take_all
 from crossstream.storage.store import Version
@@ -199,26 +200,21 @@ class StoreReader:
                 raise TypeError  # one key, and not one for each character
             return iter(keys)
         except TypeError:
-            raise StateError(
-                f"get_many takes several keys, and {type(keys).__name__} is no list or other iterable of them",
-                code="CS-711",
-                where={"store": self.name},
-                next="pass a list: get_many([key]); for one key there is get(key)",
-            ) from None
+            what = (
+                f"get_many takes several keys, and {type(keys).__name__} is no list or other iterable of them"
+            )
+            step = "pass a list: get_many([key]); for one key there is get(key)"
+            raise refuse("CS-711", what, step, store=self.name) from None
 
     def _bytes(self, key: Any) -> bytes:
         data = calls.serialize(self.key, key)
         if data is None:
-            raise StateError(
-                "a key cannot be None",
-                code="CS-711",
-                where={"store": self.name},
-                next="ask for another key: records without one make no row",
-            )
+            step = "ask for another key: records without one make no row"
+            raise refuse("CS-711", "a key cannot be None", step, store=self.name)
         return data
 
-    def _unfit(self, what: str, step: str) -> StateError:
-        return StateError(f"{self.name} {what}", code="CS-711", where={"store": self.name}, next=step)
+    def _unfit(self, what: str, step: str) -> CrossStreamError:
+        return refuse("CS-711", f"{self.name} {what}", step, store=self.name)
 
     def _values(self, keys: list[bytes], as_of_time: int | datetime | None) -> list[Any]:
         if self.by_time is not None:
@@ -377,7 +373,7 @@ def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **w
             first, other = seen.setdefault(key, (key, mark))
         except TypeError:
             what = f"a key is a {type(key).__name__}, which cannot be a key of the dict to be returned"
-            raise StateError(what, code="CS-711", where={**where, "key": key}, next=step) from None
+            raise refuse("CS-711", what, step, **where, key=key) from None
         if other != mark:
             what = f"the keys {first!r} and {key!r} would be one key of the dict to be returned"
-            raise StateError(what, code="CS-711", where={**where, "key": key}, next=step)
+            raise refuse("CS-711", what, step, **where, key=key)

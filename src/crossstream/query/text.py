@@ -17,7 +17,8 @@ from uuid import UUID
 
 import msgspec
 
-from crossstream.errors import ConfigError, SerdeError
+from crossstream.error_codes import refuse
+from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
 from crossstream.serdes.avro.serde import Avro
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
@@ -127,12 +128,9 @@ def parse_key(serde: Serde | None, text: str) -> Any:
             raise ValueError("its keys have no serde")
         return _key(serde, text)
     except (ValueError, KeyError, ArithmeticError, RecursionError, SerdeError) as error:
-        raise ConfigError(
-            f"{_short(text)} is not a key of this store: {_why(error)}",
-            code="CS-281",
-            where={"serde": None if serde is None else serde.name},
-            next="type a key as `crossstream query STATE_DIR STORE` shows it",
-        ) from error
+        what = f"{_short(text)} is not a key of this store: {_why(error)}"
+        step = "type a key as `crossstream query STATE_DIR STORE` shows it"
+        raise refuse("CS-281", what, step, serde=None if serde is None else serde.name) from error
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from crossstream.columns.evaluate import Failure, Raised
 from crossstream.columns.hashing import hash_keys
-from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.planning.plan import Plan
@@ -90,11 +91,11 @@ def _error(node: GlobalJoin, failure: Failure) -> CrossStreamError:
     if isinstance(error, CrossStreamError):
         return error.at(**node.where)
     cause = error.error if isinstance(error, Raised) else error
-    made = ProcessingError(
+    made = refuse(
+        "CS-501",
         f"the {failure.role} raised {type_and_text(cause)}",
-        code="CS-501",
-        where=node.where,
-        next="fix the function, or query the tables of the view",
+        "fix the function, or query the tables of the view",
+        **node.where,
     )
     made.__cause__ = cause
     return made

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossstream.errors import CrossStreamError, SourceError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.query.files import application_of, commit_of
@@ -84,12 +85,7 @@ def everything(topology: Graph, log: TopicLog) -> list[Span]:
     }
     named = {topic for node in topology.each(Source) for topic in node.topics}
     for topic in sorted(named - topics.keys()):
-        raise SourceError(
-            f"the topic {topic!r} does not exist",
-            code="CS-602",
-            where={"topic": topic},
-            next="create it, or correct the name; `crossstream topics list` shows what is there",
-        )
+        raise refuse("CS-602", f"the topic {topic!r} does not exist", topic=topic)
     begins, ends = log.begin_offsets(list(partitions)), log.end_offsets(list(partitions))
     return [
         (node, tp.topic, tp.partition, begins[tp], ends[tp])
@@ -106,7 +102,7 @@ def kept_batches(state_dir: Place, newest: int) -> list[BatchEntry]:
 
 def _reader(topology: Graph, topic: str) -> str | None:
     for node in topology:
-        if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic)):
+        if node.reads_input and (topic in node.topics or matches(node.pattern, topic)):
             return node.name
     return None
 
@@ -114,12 +110,9 @@ def _reader(topology: Graph, topic: str) -> str | None:
 def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
     for topic, found in log.topic_ids(topics).items():
         if commit.topic_ids.get(topic, found) != found:
-            raise SourceError(
-                "the topic was deleted and made again since the application read it",
-                code="CS-603",
-                where={"topic": topic},
-                next="nothing can be computed from it: the records that the state is made of are gone",
-            )
+            what = "the topic was deleted and made again since the application read it"
+            step = "nothing can be computed from it: the records that the state is made of are gone"
+            raise refuse("CS-603", what, step, topic=topic)
 
 
 def object_of(serde: EngineSerde | None, data: bytes | None) -> Any:

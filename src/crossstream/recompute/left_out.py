@@ -120,7 +120,7 @@ def group_of(
     """
     if not isinstance(node, graph.Aggregate) or len(node.parents) > 1 or node.emit_final:
         return None
-    if node.windows is not None and node.windows.kind != "time":
+    if node.windows is not None and (node.windows.move or not node.windows.end):
         return None
     parent = topology[node.parents[0]]
     above = list(lineage(topology.nodes, [parent.name]))
@@ -155,7 +155,7 @@ def group_of(
 
 
 def _is_plain(node: Node, is_table: bool) -> bool:
-    if isinstance(node, graph.Source) and node.timestamp_extractor is not None:
+    if node.timestamp_extractor is not None:
         return False
     if is_table:
         keeps = node.row_wise and not node.changes_key

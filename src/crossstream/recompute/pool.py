@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from crossstream.columns.order import running_maximum
 from crossstream.errors import SerdeError
-from crossstream.graph.nodes import Graph, Node, Source
+from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
 from crossstream.recompute.replay import FromMemory, Replay
 from crossstream.records import RECORDS, concat
@@ -75,7 +75,7 @@ def row_keys(source: Node, records: pa.RecordBatch) -> tuple[pa.LargeBinaryArray
     has one form of it.
     """
     keys, numbers = records.column("key"), np.arange(records.num_rows)
-    if isinstance(source, Source) and source.unwrap is not None:
+    if source.unwrap is not None:
         found = unwrap(source.unwrap, keys, records.column("value"), ()).part
         return found.keys, found.records
     if source.key is None or not source.key.varied:
@@ -86,7 +86,7 @@ def row_keys(source: Node, records: pa.RecordBatch) -> tuple[pa.LargeBinaryArray
 
 
 def _unwraps(source: Node) -> bool:
-    return isinstance(source, Source) and source.unwrap is not None
+    return source.unwrap is not None
 
 
 def _in_one_form(serde: Any, text: bytes) -> bytes | None:

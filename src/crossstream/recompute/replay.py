@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
@@ -104,11 +105,7 @@ def reader_after(commit: Commit, store: StoreDef, root: StateRoot) -> StoreReade
     return reader_of(store, lambda: versions)
 
 
-def no_store(plan: Plan, name: str) -> StateError:
+def no_store(plan: Plan, name: str) -> CrossStreamError:
     names = sorted(store.public for store in plan.stores.values() if store.public is not None)
-    return StateError(
-        f"the topology has no store named {name!r}",
-        code="CS-710",
-        where={"store": name},
-        next=f"its queryable stores are: {', '.join(names) or 'none'}",
-    )
+    what = f"the topology has no store named {name!r}"
+    return refuse("CS-710", what, f"its queryable stores are: {', '.join(names) or 'none'}", store=name)

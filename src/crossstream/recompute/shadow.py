@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import ConfigError, SourceError
+from crossstream.error_codes import refuse
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, Sink
 from crossstream.planning.plan import Plan
@@ -60,12 +60,8 @@ def compare_topics(
     with closing(connection.log()) as log, closing(connection.reader()) as reader:
         counts = log.topics()
         if against not in counts:
-            raise SourceError(
-                f"the topic {against!r} does not exist",
-                code="CS-602",
-                where={"topic": against},
-                next="correct the name; `crossstream topics list` shows what is there",
-            )
+            step = "correct the name; `crossstream topics list` shows what is there"
+            raise refuse("CS-602", f"the topic {against!r} does not exist", step, topic=against)
         theirs_in = all_partitions([against], counts)
         begins, ends = log.begin_offsets(theirs_in), log.end_offsets(theirs_in)
         spans = everything(plan.topology, log)
@@ -109,10 +105,10 @@ def chosen_sink(topology: Graph, topic: str, *, chosen: bool) -> Sink:
         return sinks[topic]
     if len(sinks) == 1 and not chosen:
         return next(iter(sinks.values()))
-    raise ConfigError(
+    raise refuse(
+        "CS-281",
         f"the application writes no topic {topic!r}" if chosen else "it is not clear which topic to compare",
-        code="CS-281",
-        next=f"name one that it writes, with --topic: {', '.join(sorted(map(str, sinks))) or 'there is none'}",
+        f"name one that it writes, with --topic: {', '.join(sorted(map(str, sinks))) or 'there is none'}",
     )
 
 

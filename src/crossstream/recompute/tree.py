@@ -68,7 +68,7 @@ class Tree:
         """What an operator gives: its records, or the rows that its changes leave."""
         found = self.taps.rows.get(name, [])
         node = self.topology[name]
-        if isinstance(node, graph.Source) and node.shape == "global":
+        if node.reads_input and node.shape == "global":
             found = [(record.key, record.value) for source, record in self.records if source == name]
         followed = self.tracer.followed.get(name)
         if followed is not None:

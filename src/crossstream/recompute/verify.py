@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.errors import IncompatibleStateError
+from crossstream.error_codes import refuse
 from crossstream.graph import nodes as graph
-from crossstream.graph.nodes import Node, Source, lineage
+from crossstream.graph.nodes import Node, lineage
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
@@ -183,12 +183,9 @@ def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
     names = was.keys() | (now.keys() - set(plan.begin_empty))
     changed = sorted(name for name in names if was.get(name) != now.get(name))
     if changed:
-        raise IncompatibleStateError(
-            f"the state is of another topology: {', '.join(changed[:5])} differ",
-            code="CS-750",
-            where={"folder": folder},
-            next="give the application's file as it was when it wrote the state",
-        )
+        what = f"the state is of another topology: {', '.join(changed[:5])} differ"
+        step = "give the application's file as it was when it wrote the state"
+        raise refuse("CS-750", what, step, folder=folder)
 
 
 def _partitions(plan: Plan, state: int) -> int:
@@ -211,7 +208,7 @@ def _above(plan: Plan, store: StoreDef) -> list[Node]:
 def _notes(above: Sequence[Node]) -> tuple[str, ...]:
     """Why rows may differ without a fault."""
     notes = []
-    if any(isinstance(node, graph.FrameSource) for node in above):
+    if any(node.reads_input and node.stops_tracing is not None for node in above):
         notes.append("it is made of the rows of DataFrames, which cannot be read again")
     if _depends_on_arrival(above):
         notes.append(
@@ -239,9 +236,9 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} needs rows of other keys"
         if node.depends_on_time:
             return f"{place} depends on stream time, which records of all keys move"
-        if isinstance(node, Source) and node.unwrap is not None:
+        if node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"
-        if isinstance(node, Source) and (node.key is None or node.key.varied):
+        if node.reads_input and (node.key is None or node.key.varied):
             return f"the keys of {place} may be written in several ways"
     return None
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.catalog.planners import plan_topology
-from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import Graph, Node
 from crossstream.planning.plan import Plan
 from crossstream.query.store import StoreReader, store_named
@@ -57,11 +58,7 @@ def why(
     `ConfigError` CS-281 if that time is over; and what reading topics raises.
     """
     if connection is None:
-        raise ConfigError(
-            "it is not known where the topics are",
-            code="CS-203",
-            next="give --topics-dir or --bootstrap-servers, or a StreamsConfig named `config` in the file",
-        )
+        raise refuse("CS-203", "it is not known where the topics are")
     with closing(connection.log()) as log, closing(connection.reader()) as reader:
         bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
@@ -83,12 +80,9 @@ class _Bounded:
     def read(self, offsets: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
         for records in self.reader.read(offsets, max_rows):
             if time.monotonic() > self.deadline:
-                raise ConfigError(
-                    f"the topics of this row could not be read within {self.seconds:g} s",
-                    code="CS-281",
-                    where={"topic": offsets.topic},
-                    next="run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs",
-                )
+                what = f"the topics of this row could not be read within {self.seconds:g} s"
+                step = "run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs"
+                raise refuse("CS-281", what, step, topic=offsets.topic)
             yield records
 
     def read_many(

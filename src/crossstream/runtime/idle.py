@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, Source, lineage
 from crossstream.planning.plan import BUFFER, SUPPRESSED, WAITING, Plan
-from crossstream.planning.steps import AggregateStep
+from crossstream.planning.steps import WindowedAggregateStep
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
@@ -119,7 +119,7 @@ def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
     waiting.update(
         step.store
         for step in plan.steps
-        if isinstance(step, AggregateStep) and getattr(plan.topology[step.node], "emit_final", False)
+        if isinstance(step, WindowedAggregateStep) and getattr(plan.topology[step.node], "emit_final", False)
     )
     return any(rows and partition.rpartition("/")[0] in waiting for partition, (rows, _) in state.items())
 

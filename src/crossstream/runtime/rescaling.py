@@ -28,7 +28,8 @@ from msgspec import structs
 from crossstream.columns.hashing import partition_bounds, partition_of
 from crossstream.columns.stream_time import merged_sources
 from crossstream.columns.values import Values
-from crossstream.errors import CrossStreamError, IncompatibleStateError, StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
 from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
 from crossstream.storage.columns import concat_all, take_all
@@ -73,8 +74,8 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
 
     Into as many as there are: the stores that a partitioner places. ``placements``: where their rows go. Raises
-    `StateError`: CS-730 if one of them is missing, CS-730 if a batch was begun and not committed; and as opening a
-    damaged store does.
+    `StateError`: CS-730 if one of them is missing, or a batch was begun and not committed, CS-731 for rows that a
+    processor put elsewhere; and as opening a damaged store does.
     """
     application, before = log.application(), log.newest()
     assert application is not None
@@ -120,12 +121,12 @@ def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
     ]
     begun = log.begun(commit) if moved else None
     if begun is not None:
-        raise IncompatibleStateError(
+        raise refuse(
+            "CS-750",
             f"another partitioner places the rows of {', '.join(moved)}, and batch {begun.id} was begun and not "
             "committed, and has to be repeated as it was",
-            code="CS-750",
-            where={"folder": str(log.root)},
-            next="start the application with the partitioner it had: it finishes the batch; then with the new one",
+            "start the application with the partitioner it had: it finishes the batch; then with the new one",
+            folder=str(log.root),
         )
     return moved
 
@@ -147,12 +148,8 @@ def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[
 def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:
     unknown = sorted(set(application.placed) - placements.keys())
     if unknown:
-        raise StateError(
-            f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has",
-            code="CS-730",
-            where={"folder": str(log.root)},
-            next="start the application with another number of partitions: it places them again",
-        )
+        what = f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has"
+        raise refuse("CS-730", what, folder=str(log.root))
 
 
 def _check_where_they_belong(
@@ -164,23 +161,15 @@ def _check_where_they_belong(
         for pid, version in held[store].items():
             runs = [segment.run["h"] for part in version.parts for segment in part.segments if segment.rows]
             if any(int(h[0]) < bounds[pid] or int(h[-1]) >= bounds[pid + 1] for h in runs):
-                raise StateError(
-                    f"a processor has put rows into {store} under keys of other state partitions than its records'",
-                    code="CS-730",
-                    where={"folder": str(log.root), "store": store, "partition": pid},
-                    next="keep the number of partitions; or put rows under the keys of the records only",
-                )
+                what = f"a processor has put rows into {store} under keys of other state partitions than its records'"
+                raise refuse("CS-731", what, folder=str(log.root), store=store, partition=pid)
 
 
 def _check_finished(log: BatchLog, before: Commit) -> None:
     begun = log.begun(before)
     if begun is not None:
-        raise StateError(
-            f"batch {begun.id} was begun and not committed, and has to be repeated as it was",
-            code="CS-730",
-            where={"folder": str(log.root)},
-            next="start the application with another number of partitions: it finishes the batch first",
-        )
+        what = f"batch {begun.id} was begun and not committed, and has to be repeated as it was"
+        raise refuse("CS-730", what, folder=str(log.root))
 
 
 def _open(root: StateRoot, commit: Commit, store: str) -> Versions:

@@ -16,11 +16,11 @@ from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.times import Times
-from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.serdes.errors import UNDECODABLE
 from crossstream.storage.compaction import Segment
 from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange
-from crossstream.storage.store import Version
+from crossstream.storage.store import StoreUpdate, Version
 from crossstream.tables.global_tables import History
 from crossstream.task.batch import Batch, Input, Output, Report, Settings, pack_report, unpack_report
 from crossstream.task.failures import Failures
@@ -308,11 +308,7 @@ class RoundTask:
     def _save(self) -> None:
         for name, opened in self._opened.items():
             store = opened.store
-            after = grow(
-                self.stores,
-                store.definition,
-                self.sender,
-                opened.before,
+            update = StoreUpdate(
                 store.view.memtable,
                 store.stream_time,
                 self.batch.id,
@@ -321,6 +317,7 @@ class RoundTask:
                 store.clock,
                 None if store.timeline is None else store.sources,
             )
+            after = grow(self.stores, store.definition, self.sender, opened.before, update)
             if after is not opened.before:
                 self._saved(name, opened, after)
             self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)

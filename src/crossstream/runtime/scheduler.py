@@ -10,10 +10,12 @@ from datetime import datetime, timedelta, timezone
 from msgspec import structs
 
 from crossstream.durations import to_timestamp
+from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
-from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
+from crossstream.runtime.backlog import Cutter, Span, in_proportion
+from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.task.batch import rank_of
 from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions
@@ -206,18 +208,18 @@ class SourcePlanner:
             if ends.get(tp, 0) > (start := self.positions[node.name][tp.topic][tp.partition])
         ]
 
-    def _rewound(self, ends: Mapping[TopicPartition, int]) -> SourceError | None:
+    def _rewound(self, ends: Mapping[TopicPartition, int]) -> CrossStreamError | None:
         """The error of a partition that ends before what was read of it."""
         read = ((node.name, tp) for node in self._sources for tp in self._partitions[node.name])
         for node, tp in read:
             start = self.positions[node][tp.topic][tp.partition]
             if ends.get(tp, start) < start:
-                return SourceError(
+                what = (
                     f"the topic ends at offset {ends[tp]}, but offsets up to {start - 1} have been read: "
-                    "it was truncated, or deleted and recreated",
-                    code="CS-603",
-                    where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
-                    next="start with a new application_id, or an empty state_dir",
+                    "it was truncated, or deleted and recreated"
+                )
+                return refuse(
+                    "CS-603", what, operator=node, topic=tp.topic, partition=tp.partition, offset=start
                 )
         return None
 
@@ -280,12 +282,13 @@ class SourcePlanner:
         """The topic was deleted and recreated: it is read from its beginning, or an error if it was read before."""
         if any(self.positions.get(node, {}).get(topic, {}).values()):
             if self.lost == "fail":
-                raise SourceError(
+                raise refuse(
+                    "CS-603",
                     "the topic was deleted and recreated since it was read: what has been read is of the one before",
-                    code="CS-603",
-                    where={"operator": node, "topic": topic},
-                    next="start with a new application_id, or an empty state_dir; "
+                    "start with a new application_id, or an empty state_dir; "
                     "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
+                    operator=node,
+                    topic=topic,
                 )
             logger.warning("the topic %r was deleted and recreated: it is read from its beginning", topic)
         begins = self._log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
@@ -313,12 +316,7 @@ class SourcePlanner:
         except SourceError as error:
             if error.code == "CS-605":
                 return error.at(**node.where)
-        return SourceError(
-            f"the topic {topic!r} does not exist",
-            code="CS-602",
-            where=node.where,
-            next="create it, or correct the name; `crossstream topics list` shows what is there",
-        )
+        return refuse("CS-602", f"the topic {topic!r} does not exist", **node.where)
 
     def _begin(self, node: Source) -> None:
         """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""
@@ -365,11 +363,9 @@ class SourcePlanner:
     def lose(self, node: str, tp: TopicPartition, position: int, begin: int) -> None:
         """Records were deleted unread: an error, or a gap that is counted, once though a batch asks for it again."""
         if self.lost == "fail":
-            raise SourceError(
-                f"records were deleted before they were read: offsets {position} to {begin - 1}",
-                code="CS-601",
-                where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
-                next="lengthen the topic's retention; on_lost_records='skip' continues, and counts the gap",
+            what = f"records were deleted before they were read: offsets {position} to {begin - 1}"
+            raise refuse(
+                "CS-601", what, operator=node, topic=tp.topic, partition=tp.partition, offset=position
             )
         self.skipped += begin - max(position, self._lost_up_to.get(tp, position))
         self._lost_up_to[tp] = begin

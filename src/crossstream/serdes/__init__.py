@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes.avro.serde import avro
 from crossstream.serdes.contract import EngineSerde, Serde
 from crossstream.serdes.json.typed import json
@@ -167,5 +167,5 @@ def session_windowed(inner: Serde) -> Serde:
 def _inner(name: str, given: Serde) -> EngineSerde:
     """The serde that another one is made of. Raises `SerdeError` (CS-404) for anything else."""
     if isinstance(given, type) or not callable(getattr(given, "serialize", None)):
-        raise refusals.no_serde(f"serdes.{name}", given)
+        raise errors.no_serde(f"serdes.{name}", given)
     return known(given)

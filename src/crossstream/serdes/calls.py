@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import EngineSerde, Readers, Serde
 
 Way = Literal["objects", "series"]
@@ -43,9 +43,9 @@ def bisected(
     try:
         decode(data)
     except SerdeError as error:
-        if error.code != refusals.UNDECODABLE:
+        if error.code != errors.UNDECODABLE:
             raise
-        if isinstance(error, refusals.UndecodableRows) and error.rows:
+        if isinstance(error, errors.UndecodableRows) and error.rows:
             wrong = np.zeros(len(data), np.bool_)
             wrong[list(error.rows)] = True
             others = arrays.nulled(data, wrong)
@@ -59,62 +59,62 @@ def bisected(
 
 
 def serialize(serde: Serde, value: Any) -> bytes | None:
-    data: bytes | None = _called(serde, refusals.unencodable, serde.serialize, value)
+    data: bytes | None = _called(serde, errors.unencodable, serde.serialize, value)
     return data
 
 
 def deserialize(serde: Serde, data: bytes) -> Any:
-    return _called(serde, refusals.undecodable, serde.deserialize, data)
+    return _called(serde, errors.undecodable, serde.deserialize, data)
 
 
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
-    return _called(serde, refusals.unencodable, serde.encode_objects, values)
+    return _called(serde, errors.unencodable, serde.encode_objects, values)
 
 
 def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
-    return _called(serde, refusals.unencodable, serde.encode_series, values)
+    return _called(serde, errors.unencodable, serde.encode_series, values)
 
 
 def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
-    values: list[Any] = _called(serde, refusals.undecodable, serde.decode_objects, data)
+    values: list[Any] = _called(serde, errors.undecodable, serde.decode_objects, data)
     return values
 
 
 def decode_series(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
 ) -> pl.Series:
-    series: pl.Series = _called(serde, refusals.undecodable, serde.decode_series, data, fields)
+    series: pl.Series = _called(serde, errors.undecodable, serde.decode_series, data, fields)
     return series
 
 
 def decode_checked(
     serde: EngineSerde, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers
 ) -> pl.Series:
-    series: pl.Series = _called(serde, refusals.undecodable, serde.decode_checked, data, fields, readers)
+    series: pl.Series = _called(serde, errors.undecodable, serde.decode_checked, data, fields, readers)
     return series
 
 
 def nulls(serde: EngineSerde, data: pa.LargeBinaryArray) -> Sequence[bool]:
-    found: Sequence[bool] = _called(serde, refusals.undecodable, serde.nulls, data)
+    found: Sequence[bool] = _called(serde, errors.undecodable, serde.nulls, data)
     return found
 
 
-def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeError]) -> Exception:
-    """What a serde raised, as a `SerdeError`, with the code of ``refuse`` if it does not say otherwise."""
+def _error(serde: Serde, error: Exception, build: Callable[[str, str], CrossStreamError]) -> Exception:
+    """What a serde raised, as a `SerdeError`, with the code of ``build`` if it does not say otherwise."""
     if isinstance(error, MemoryError):  # not about the values at all
         return error
     if isinstance(error, SerdeError) and error.code != SerdeError.default_code:
         return error
-    refusal = refuse(serde.name, error.what if isinstance(error, CrossStreamError) else type_and_text(error))
+    refusal = build(serde.name, error.what if isinstance(error, CrossStreamError) else type_and_text(error))
     refusal.__cause__ = error
     return refusal
 
 
 def _called(
-    serde: Serde, refuse: Callable[[str, str], SerdeError], method: Callable[..., Any], *arguments: Any
+    serde: Serde, build: Callable[[str, str], CrossStreamError], method: Callable[..., Any], *arguments: Any
 ) -> Any:
     try:
         return method(*arguments)
     except Exception as error:
-        refusal = _refusal(serde, error, refuse)
+        refusal = _error(serde, error, build)
         raise refusal from refusal.__cause__

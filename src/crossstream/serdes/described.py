@@ -13,8 +13,9 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from crossstream.error_codes import refuse
 from crossstream.errors import ConfigError, StateError
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes.avro.schema import parse
 from crossstream.serdes.avro.serde import Avro
 from crossstream.serdes.contract import EngineSerde, OneByOne, Serde
@@ -67,24 +68,22 @@ def made(
     if name in given:
         return known(given[name])
     if described.kind == "own":
-        raise StateError(
-            f"the serde {name} is not part of crossstream, and the state does not describe it",
-            code="CS-703",
-            where={"serde": name},
-            next=f"pass serdes={{{name!r}: …}} to open_store, with a serde that the application uses; "
-            "serdes.bytes() gives the bytes",
+        what = f"the serde {name} is not part of crossstream, and the state does not describe it"
+        step = (
+            f"pass serdes={{{name!r}: …}} to open_store, with a serde that the application uses; "
+            "serdes.bytes() gives the bytes"
         )
+        raise refuse("CS-703", what, step, serde=name)
     try:
         return _made(described, given, registry)
     except (StateError, ConfigError):  # as of a package that is not installed
         raise
     except Exception as error:  # whatever is in the file
-        raise StateError(
-            f"the description of the serde {name} cannot be read: {error}",
-            code="CS-701",
-            where={"serde": name},
-            next="restore the state folder from a copy, or start its application, which describes its serdes again",
-        ) from error
+        what = f"the description of the serde {name} cannot be read: {error}"
+        step = (
+            "restore the state folder from a copy, or start its application, which describes its serdes again"
+        )
+        raise refuse("CS-701", what, step, serde=name) from error
 
 
 def _made(described: Described, given: Mapping[str, Serde], asked: RegistrySettings | None) -> EngineSerde:
@@ -144,13 +143,13 @@ class PlainJson(OneByOne):
         if value is None:
             return None
         if self.dtype is None or not self.is_plain or not _has_all(value, self.dtype):
-            raise refusals.classless(self.name, value)
+            raise errors.classless(self.name, value)
         return SchemaJson(self.dtype).serialize(value)
 
     def deserialize(self, data: bytes | None) -> Any:
         value = None if data is None else decode_row(data, self._decoder, self.name)
         if self.dtype is not None and value is not None and not isinstance(value, dict):
-            raise refusals.undecodable(self.name, "it is no object", data)
+            raise errors.undecodable(self.name, "it is no object", data)
         return value
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import Comparable, EngineSerde, OneByOne
 from crossstream.serdes.description import Described
 
@@ -114,7 +114,7 @@ class LeftOrRightSerde(Composite, OneByOne):
         tag = LEFT if right is None else RIGHT
         data = self.left.serialize(left) if right is None else self.right.serialize(right)
         if data is None:
-            raise refusals.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
+            raise errors.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
         return bytes([tag]) + data
 
     def deserialize(self, data: bytes | None) -> Any:
@@ -125,7 +125,7 @@ class LeftOrRightSerde(Composite, OneByOne):
             return LeftOrRight(left=self.left.deserialize(data[1:]))
         if tag == b"\x01":
             return LeftOrRight(right=self.right.deserialize(data[1:]))
-        raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1", data)
+        raise errors.undecodable(self.name, "the first byte is neither 0 nor 1", data)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         there, is_left, keys = self._split(data)
@@ -150,7 +150,7 @@ class LeftOrRightSerde(Composite, OneByOne):
                 "structs with the fields left and right",
                 "make one with pl.struct(left=…, right=…)",
             )
-            raise refusals.wrong_column(self.name, values.dtype, wanted, next)
+            raise errors.wrong_column(self.name, values.dtype, wanted, next)
         left, right = values.struct.field("left"), values.struct.field("right")
         wrong = values.is_not_null() & (left.is_null() == right.is_null())
         if wrong.any():
@@ -174,7 +174,7 @@ class LeftOrRightSerde(Composite, OneByOne):
     def _sides(self, value: Any) -> tuple[Any, Any]:
         pair = tuple(value) if isinstance(value, tuple | list) else ()
         if len(pair) != 2 or (pair[0] is None) == (pair[1] is None):
-            raise refusals.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
+            raise errors.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
         return pair
 
     def _split(self, data: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray, pa.LargeBinaryArray]:
@@ -182,5 +182,5 @@ class LeftOrRightSerde(Composite, OneByOne):
         there = arrays.validity(data)
         split = arrays.without_first_byte(data if there is None else data.drop_null())
         if split is None or (split[0] > RIGHT).any():
-            raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1")
+            raise errors.undecodable(self.name, "the first byte is neither 0 nor 1")
         return np.ones(len(data), bool) if there is None else there, split[0] == LEFT, split[1]

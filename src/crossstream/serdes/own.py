@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes.contract import NO_READER, Comparable, EngineSerde, Readers, Serde
 
 _BYTES = "a pyarrow.LargeBinaryArray, as pa.array(rows, pa.large_binary()) gives"
@@ -89,7 +89,7 @@ class OwnSerde(EngineSerde):
         if data is None or isinstance(data, bytes):
             return data
         if not isinstance(data, bytearray | memoryview):
-            raise refusals.wrong_answer(self.name, "serialize", "bytes or None", data)
+            raise errors.wrong_answer(self.name, "serialize", "bytes or None", data)
         return bytes(data)
 
     def deserialize(self, data: bytes | None) -> Any:
@@ -134,9 +134,9 @@ class OwnSerde(EngineSerde):
     def _checked(self, method: str, given: Any, kind: type, wanted: str, rows: int) -> Any:
         """What the method gave, if it is of this kind and has so many rows; else CS-412."""
         if not isinstance(given, kind):
-            raise refusals.wrong_answer(self.name, method, wanted, given)
+            raise errors.wrong_answer(self.name, method, wanted, given)
         if len(given) != rows:  # type: ignore[arg-type]
-            raise refusals.wrong_count(self.name, method, rows, len(given))  # type: ignore[arg-type]
+            raise errors.wrong_count(self.name, method, rows, len(given))  # type: ignore[arg-type]
         return given
 
 
@@ -149,7 +149,7 @@ def check_key_serde(serde: Serde | None) -> None:
     """Raises `SerdeError` (CS-404) for a serde that cannot serve keys, because keys are equal by their bytes."""
     fault = None if serde is None else known(serde).unfit_for_keys
     if serde is not None and fault is not None:
-        raise refusals.unfit_for_keys(serde.name, fault)
+        raise errors.unfit_for_keys(serde.name, fault)
 
 
 def columns_in(serde: Serde | None) -> pl.DataType | None:

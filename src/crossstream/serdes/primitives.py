@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import EngineSerde, OneByOne
 from crossstream.serdes.description import Described
 
@@ -39,7 +39,7 @@ class String(EngineSerde):
         if value is None:
             return None
         if not isinstance(value, str):
-            raise refusals.wrong_type("string", value, "str", "convert it first, for instance str(value)")
+            raise errors.wrong_type("string", value, "str", "convert it first, for instance str(value)")
         try:
             return value.encode()
         except UnicodeEncodeError as error:
@@ -51,7 +51,7 @@ class String(EngineSerde):
         try:
             return str(data, "utf-8")
         except UnicodeDecodeError as error:
-            raise refusals.undecodable("string", "not UTF-8", data) from error
+            raise errors.undecodable("string", "not UTF-8", data) from error
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         if not {str, type(None)}.issuperset(map(type, values)):
@@ -67,26 +67,26 @@ class String(EngineSerde):
         try:
             texts: list[str | None] = data.cast(pa.large_string()).to_pylist()
         except pa.ArrowInvalid as error:
-            raise refusals.undecodable("string", "not UTF-8") from error
+            raise errors.undecodable("string", "not UTF-8") from error
         return texts
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
         if values.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            raise refusals.wrong_column("string", values.dtype, "String", "cast with .cast(pl.String)")
+            raise errors.wrong_column("string", values.dtype, "String", "cast with .cast(pl.String)")
         return arrays.text_bytes(values.cast(pl.String))
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         try:
             return pl.Series(data.cast(pa.large_string()))
         except pa.ArrowInvalid as error:
-            raise refusals.undecodable("string", "not UTF-8") from error
+            raise errors.undecodable("string", "not UTF-8") from error
 
 
 def _no_utf8(value: object) -> Exception:
     next = "clean it, for instance with value.encode('utf-8', 'replace')"
-    return refusals.no_bytes_for("string", value, "it holds a lone surrogate", next)
+    return errors.no_bytes_for("string", value, "it holds a lone surrogate", next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Bytes(EngineSerde):
         if value is None:
             return None
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise refusals.wrong_type("bytes", value, "bytes", "encode it first, for instance value.encode()")
+            raise errors.wrong_type("bytes", value, "bytes", "encode it first, for instance value.encode()")
         return bytes(value)
 
     def deserialize(self, data: bytes | None) -> bytes | None:
@@ -122,7 +122,7 @@ class Bytes(EngineSerde):
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
         if values.dtype != pl.Binary:
-            raise refusals.wrong_column("bytes", values.dtype, "Binary", "cast with .cast(pl.Binary)")
+            raise errors.wrong_column("bytes", values.dtype, "Binary", "cast with .cast(pl.Binary)")
         return values.to_arrow().cast(arrays.LARGE_BINARY)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
@@ -143,21 +143,21 @@ class Boolean(OneByOne):
         if value is None:
             return None
         if not isinstance(value, bool | np.bool_):
-            raise refusals.wrong_type("boolean", value, "bool", "convert it first, for instance bool(value)")
+            raise errors.wrong_type("boolean", value, "bool", "convert it first, for instance bool(value)")
         return b"\x01" if value else b"\x00"
 
     def deserialize(self, data: bytes | None) -> bool | None:
         if data is None:
             return None
         if data not in (b"\x00", b"\x01"):
-            raise refusals.undecodable("boolean", "not one byte 0 or 1", data)
+            raise errors.undecodable("boolean", "not one byte 0 or 1", data)
         return data == b"\x01"
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
         if values.dtype != pl.Boolean:
-            raise refusals.wrong_column("boolean", values.dtype, "Boolean", "cast with .cast(pl.Boolean)")
+            raise errors.wrong_column("boolean", values.dtype, "Boolean", "cast with .cast(pl.Boolean)")
         column = values.to_arrow()
         rows = column.drop_null().to_numpy(zero_copy_only=False).view(np.uint8)
         return arrays.from_fixed_rows(rows, 1, arrays.validity(column))
@@ -165,7 +165,7 @@ class Boolean(OneByOne):
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         rows = arrays.fixed_rows(data, 1)
         if rows is None or (rows > 1).any():
-            raise refusals.undecodable("boolean", "not all records are one byte 0 or 1")
+            raise errors.undecodable("boolean", "not all records are one byte 0 or 1")
         return arrays.numeric_series(rows.astype(np.bool_), arrays.validity(data))
 
 
@@ -188,33 +188,33 @@ class Uuid(OneByOne):
         if value is None:
             return None
         if not isinstance(value, UUID):
-            raise refusals.wrong_type("uuid", value, "uuid.UUID", "convert it: uuid.UUID(value)")
+            raise errors.wrong_type("uuid", value, "uuid.UUID", "convert it: uuid.UUID(value)")
         return str(value).encode()
 
     def deserialize(self, data: bytes | None) -> UUID | None:
         if data is None:
             return None
         if not _UUID_BYTES.match(data):
-            raise refusals.undecodable("uuid", _NOT_UUID, data)
+            raise errors.undecodable("uuid", _NOT_UUID, data)
         return UUID(data.decode())
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
         if values.dtype != pl.String:
-            raise refusals.wrong_column("uuid", values.dtype, "String", "cast with .cast(pl.String)")
+            raise errors.wrong_column("uuid", values.dtype, "String", "cast with .cast(pl.String)")
         text = values.to_arrow().cast(pa.large_string())
         if (wrong := _first_not_uuid(text)) is not None:
-            raise refusals.no_bytes_for("uuid", wrong, _NOT_UUID, "write it as str(uuid.UUID(value))")
+            raise errors.no_bytes_for("uuid", wrong, _NOT_UUID, "write it as str(uuid.UUID(value))")
         return pc.utf8_lower(text).view(arrays.LARGE_BINARY)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         try:
             text = data.cast(pa.large_string())
         except pa.ArrowInvalid as error:
-            raise refusals.undecodable("uuid", "not UTF-8") from error
+            raise errors.undecodable("uuid", "not UTF-8") from error
         if (wrong := _first_not_uuid(text)) is not None:
-            raise refusals.undecodable("uuid", _NOT_UUID, wrong.encode())
+            raise errors.undecodable("uuid", _NOT_UUID, wrong.encode())
         return pl.Series(pc.utf8_lower(text))
 
 
@@ -281,7 +281,7 @@ class Number(EngineSerde):
             return None
         packer = _FORMATS[self.name].packer
         if len(data) != packer.size:
-            raise refusals.undecodable(self.name, f"{len(data)} bytes, not {packer.size}", data)
+            raise errors.undecodable(self.name, f"{len(data)} bytes, not {packer.size}", data)
         return packer.unpack(data)[0]
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
@@ -313,7 +313,7 @@ class Number(EngineSerde):
         wire = _FORMATS[self.name].wire
         rows = arrays.fixed_rows(data, wire.itemsize)
         if rows is None:
-            raise refusals.undecodable(self.name, f"not all records are of {wire.itemsize} bytes")
+            raise errors.undecodable(self.name, f"not all records are of {wire.itemsize} bytes")
         values: npt.NDArray[Any] = rows.view(wire).astype(wire.newbyteorder("="))
         return arrays.numeric_series(values, arrays.validity(data))
 
@@ -322,14 +322,14 @@ class Number(EngineSerde):
         if isinstance(value, bool | np.bool_) or not isinstance(value, takes):
             wanted = "int" if self._integral else "float"
             next = f"convert it, for instance {wanted}(value), or choose another serde"
-            raise refusals.wrong_type(self.name, value, wanted, next)
+            raise errors.wrong_type(self.name, value, wanted, next)
 
     def _narrow(self, values: pl.Series) -> pl.Series:
         fits = values.dtype.is_integer() or (values.dtype.is_float() and not self._integral)
         if not fits:
             wanted = "integers" if self._integral else "numbers"
             next = f"cast in the expression: .cast(pl.{self.dtype})"
-            raise refusals.wrong_column(self.name, values.dtype, wanted, next)
+            raise errors.wrong_column(self.name, values.dtype, wanted, next)
         try:
             narrow = values.cast(self.dtype, strict=True)
         except pl.exceptions.PolarsError as error:
@@ -342,7 +342,7 @@ class Number(EngineSerde):
 
     def _out_of_range(self, value: object) -> Exception:
         reason = f"beyond the range of Kafka's {_FORMATS[self.name].java}"
-        return refusals.no_bytes_for(self.name, value, reason, "choose a wider serde")
+        return errors.no_bytes_for(self.name, value, reason, "choose a wider serde")
 
 
 def _farthest(values: pl.Series) -> object:

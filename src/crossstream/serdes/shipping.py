@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from cloudpickle import cloudpickle
 
-from crossstream.errors import ConfigError
+from crossstream.error_codes import refuse
 
 _PROTOCOL = 5
 _CACHE = "__msgspec_cache__"
@@ -172,11 +172,8 @@ def message_class(full_name: str, files: Sequence[bytes], *, shared: bool = Fals
     try:
         from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ConfigError(
-            f"Protobuf is not installed here: {error}",
-            code="CS-201",
-            next='pip install "crossstream[protobuf]"',
-        ) from error
+        what = f"Protobuf is not installed here: {error}"
+        raise refuse("CS-201", what, 'pip install "crossstream[protobuf]"') from error
     pool = descriptor_pool.Default() if shared else descriptor_pool.DescriptorPool()
     for file in files:
         pool.AddSerializedFile(file)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import ByColumns, EngineSerde
 from crossstream.serdes.description import Described
 from crossstream.serdes.keys import Composite
@@ -83,16 +83,14 @@ class WindowedSerde(Composite, ByColumns):
         if value is None:
             return None
         if not isinstance(value, tuple | list) or len(value) != 3:
-            raise refusals.wrong_type(
-                self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)"
-            )
+            raise errors.wrong_type(self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)")
         key, start, end = value
         if self.size is not None and end != self._end(start):
             step = f"a window from {start} ends at {self._end(start)}"
-            raise refusals.wrong_type(self.name, value, f"a window of {self.size} ms", step)
+            raise errors.wrong_type(self.name, value, f"a window of {self.size} ms", step)
         data = self.inner.serialize(key)
         if data is None:
-            raise refusals.wrong_type(self.name, value, "a Windowed with a key", "set the key")
+            raise errors.wrong_type(self.name, value, "a Windowed with a key", "set the key")
         if self.size is not None:
             return data + int(start).to_bytes(8, "big", signed=True)
         return data + int(end).to_bytes(8, "big", signed=True) + int(start).to_bytes(8, "big", signed=True)
@@ -116,13 +114,13 @@ class WindowedSerde(Composite, ByColumns):
         names = ("key", "start", "end")
         if not isinstance(values.dtype, pl.Struct) or {f.name for f in values.dtype.fields} != set(names):
             wanted = "structs with the fields key, start and end"
-            raise refusals.wrong_column(
+            raise errors.wrong_column(
                 self.name, values.dtype, wanted, "make one with pl.struct(key=…, start=…, end=…)"
             )
         there = values.is_not_null()
         key, start, end = (values.filter(there).struct.field(name) for name in names)
         if start.null_count() or end.null_count() or key.null_count():
-            raise refusals.wrong_type(self.name, None, "windows with key, start and end", "set all three")
+            raise errors.wrong_type(self.name, None, "windows with key, start and end", "set all three")
         starts, ends = (column.cast(pl.Int64).to_numpy() for column in (start, end))
         made = self.joined(self.inner.encode_series(key), starts, ends)
         return arrays.with_nulls(made, there.to_numpy())
@@ -148,7 +146,7 @@ class WindowedSerde(Composite, ByColumns):
         positions = arrays.offsets(data)
         lengths = np.diff(positions)
         if (lengths < width).any():
-            raise refusals.undecodable(self.name, f"it is shorter than the {width} bytes of a window")
+            raise errors.undecodable(self.name, f"it is shorter than the {width} bytes of a window")
         rows = arrays.content(data)
         places = (positions[1:, None] - width + np.arange(width)).ravel()
         numbers = rows[places].view(">i8").astype(np.int64).reshape(len(data), width // 8)

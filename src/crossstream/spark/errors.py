@@ -22,7 +22,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from crossstream import errors
-from crossstream.errors import CrossStreamError, ProcessingError, type_and_text, utf8_safe
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text, utf8_safe
 
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
@@ -89,17 +90,6 @@ def _is_writable(error: BaseException) -> bool:
     return all(line == utf8_safe(line) for line in lines)
 
 
-def raisable(error: BaseException) -> Exception:
-    """The error of a thread for others to raise: sys.exit() would end it in silence."""
-    if isinstance(error, Exception):
-        return error
-    return ProcessingError(
-        f"a function that the application calls in a thread of its own raised {type_and_text(error)}",
-        code="CS-591",
-        next="call stop() where the application was started; in a function or a listener raise an error instead",
-    )
-
-
 def unpacked(error: Exception, token: str) -> CrossStreamError:
     """What a worker of the run with this ``token`` raised.
 
@@ -115,7 +105,7 @@ def unpacked(error: Exception, token: str) -> CrossStreamError:
             continue
         return _KINDS[kind](what, code=code, where=where, next=step)
     said = heart(error)
-    return ProcessingError(f"Spark could not run a batch: {said}", code="CS-590", next=_next(said))
+    return refuse("CS-590", f"Spark could not run a batch: {said}", _next(said))
 
 
 def _next(said: str) -> str:
@@ -211,10 +201,9 @@ def hang_up(called_by: socket.socket) -> None:
         called_by.shutdown(socket.SHUT_RDWR)
 
 
-def jvm_ended() -> ProcessingError:
-    return ProcessingError(
-        "Spark's JVM, in which the application ran, has ended",
-        code="CS-590",
-        next="see Spark's log and the system's for why: out of memory (spark.driver.memory), killed? Then start the "
-        "process again; what was committed stays",
+def jvm_ended() -> CrossStreamError:
+    step = (
+        "see Spark's log and the system's for why: out of memory (spark.driver.memory), killed? Then start the "
+        "process again; what was committed stays"
     )
+    return refuse("CS-590", "Spark's JVM, in which the application ran, has ended", step)

@@ -13,8 +13,11 @@ from typing import Any
 
 import msgspec
 
-from crossstream.errors import IncompatibleStateError, SourceError, StateError
-from crossstream.spark.errors import calling_socket, hang_up, raisable
+from crossstream.application.lifecycle import raisable
+from crossstream.application.rounds import check_none_begun
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.spark.errors import calling_socket, hang_up
 from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.manifest import lost
@@ -61,11 +64,8 @@ class FrameFeed:
         if self._query is not None and not self._query.isActive:
             self._raise_failure()
             error = self._query.exception()
-            raise SourceError(
-                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
-                code="CS-619",
-                next="see the message of Spark; start the application again",
-            )
+            what = f"the query of the DataFrame sources ended: {error or 'it was stopped'}"
+            raise refuse("CS-619", what, "see the message of Spark; start the application again")
 
     def is_behind(self) -> bool:
         """Whether there may be rows to read. While the query looks for some, the answer stays."""
@@ -171,7 +171,7 @@ class Checkpoint:
         `IncompatibleStateError` CS-750 if the sources are others than its own.
         """
         if not sources:
-            self._check_none_begun(noted)
+            check_none_begun(self.folder, self.begun, noted)
             return tuple(noted)
         is_same = not noted or set(sources) == set(noted)
         self._check_commits()
@@ -193,16 +193,6 @@ class Checkpoint:
     def _reached(self) -> int:
         """The newest epoch that a batch has taken."""
         return max(self.commit.epoch, -1 if self.begun is None else self.begun.epoch)
-
-    def _check_none_begun(self, noted: Sequence[str]) -> None:
-        if self.begun is not None and self.begun.epoch >= 0:
-            raise IncompatibleStateError(
-                f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
-                + ", ".join(noted),
-                code="CS-750",
-                where={"folder": str(self.folder)},
-                next="start the application once with the sources it had, to finish the batch; then leave them out",
-            )
 
     def _check_commits(self) -> None:
         """An epoch that is done for Spark is not given again: its rows would be passed over."""
@@ -237,11 +227,11 @@ class Checkpoint:
         whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
         yield from (f"sources/{source}/{number}" for number in range(whole + 1, last + 1))
 
-    def _lacks(self, name: str) -> StateError:
+    def _lacks(self, name: str) -> CrossStreamError:
         what = f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}"
         return lost(what, file=str(self.folder / name))
 
-    def _changed(self, sources: Reads, noted: Sequence[str]) -> IncompatibleStateError:
+    def _changed(self, sources: Reads, noted: Sequence[str]) -> CrossStreamError:
         changes = [f"{name} is new" for name in sources if name not in noted]
         changes += [f"{name} is gone" for name in noted if name not in sources]
         has_rows = self.begun is not None and self.begun.epoch >= 0
@@ -250,13 +240,12 @@ class Checkpoint:
             if has_rows
             else ", or leave all of them out"
         )
-        return IncompatibleStateError(
-            "the DataFrame sources changed since the last run: " + "; ".join(changes),
-            code="CS-750",
-            where={"folder": str(self.folder)},
-            next=f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
-            "application_id or an empty state_dir",
+        what = "the DataFrame sources changed since the last run: " + "; ".join(changes)
+        step = (
+            f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
+            "application_id or an empty state_dir"
         )
+        return refuse("CS-750", what, step, folder=str(self.folder))
 
     def _newest(self, folder: str) -> int:
         """The last epoch with a file in a folder of the checkpoint; -1 if there is none."""

@@ -20,14 +20,12 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crossstream.api.builder import COLUMNS
+from crossstream.api.frames import COLUMNS
 from crossstream.columns.values import Values
+from crossstream.error_codes import refuse
 from crossstream.errors import (
-    ConfigError,
     CrossStreamError,
-    ProcessingError,
     SerdeError,
-    TopologyError,
     type_and_text,
 )
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
@@ -84,14 +82,11 @@ def check_frames(topology: Graph, state: StateRoot) -> None:
 
     Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
     """
-    sources = [node for node in topology if isinstance(node, FrameSource)]
+    sources = list(topology.each(FrameSource))
     if state.is_remote and sources:
-        raise ConfigError(
-            "DataFrame sources need state in a folder: Spark keeps a checkpoint of its own for them there",
-            code="CS-201",
-            where={"folder": str(state)},
-            next="give a state_dir that is a path, or read topics instead of DataFrames",
-        )
+        what = "DataFrame sources need state in a folder: Spark keeps a checkpoint of its own for them there"
+        step = "give a state_dir that is a path, or read topics instead of DataFrames"
+        raise refuse("CS-201", what, step, folder=str(state))
     for node in sources:
         frame = topology.frames[node.name]
         if frame.sparkSession.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true":
@@ -107,12 +102,9 @@ def _check_appends(node: FrameSource, frame: DataFrame) -> None:
     try:
         checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), append)
     except AnalysisException as error:
-        raise TopologyError(
-            f"Spark does not append rows of this DataFrame: {str(error).splitlines()[0]}",
-            code="CS-150",
-            where=node.where,
-            next="aggregate in windows, with a watermark, and leave sorting out",
-        ) from error
+        what = f"Spark does not append rows of this DataFrame: {str(error).splitlines()[0]}"
+        step = "aggregate in windows, with a watermark, and leave sorting out"
+        raise refuse("CS-150", what, step, **node.where) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +145,9 @@ class Encode:
             return pa.nulls(batch.num_rows, pa.int64())
         column = batch.column("timestamp")
         if column.null_count:
-            raise ProcessingError(
-                "a row of a DataFrame has no timestamp",
-                code="CS-507",
-                where={"operator": self.name, "column": "timestamp"},
-                next="filter such rows out, or give them one: F.coalesce('timestamp', F.current_timestamp())",
-            )
+            what = "a row of a DataFrame has no timestamp"
+            step = "filter such rows out, or give them one: F.coalesce('timestamp', F.current_timestamp())"
+            raise refuse("CS-507", what, step, operator=self.name, column="timestamp")
         if pa.types.is_timestamp(column.type):
             return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
         return column.cast(pa.int64())
@@ -168,12 +157,9 @@ class Encode:
             return pa.nulls(batch.num_rows, pa.binary())
         column = batch.column("headers")
         if pc.struct_field(column.flatten(), "key").null_count:
-            raise ProcessingError(
-                "a row of a DataFrame has a header without key",
-                code="CS-507",
-                where={"operator": self.name, "column": "headers"},
-                next="leave such headers out: F.filter('headers', lambda header: header['key'].isNotNull())",
-            )
+            what = "a row of a DataFrame has a header without key"
+            step = "leave such headers out: F.filter('headers', lambda header: header['key'].isNotNull())"
+            raise refuse("CS-507", what, step, operator=self.name, column="headers")
         cells = column.to_pylist()
         packed = [
             None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells
@@ -214,11 +200,6 @@ class FrameInput:
                 yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def frame_names(topology: Graph) -> tuple[str, ...]:
-    """The DataFrame sources, in the order of their ranks."""
-    return tuple(node.name for node in topology if isinstance(node, FrameSource))
-
-
 def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, SourceRange]:
     """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
     first = FRAME_RANK + share * len(names)
@@ -251,8 +232,8 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
     Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
     or of a type that Spark does not have; the batch is not committed then.
     """
-    for node in topology:
-        if isinstance(node, FrameSink) and node.function is not None:
+    for node in topology.each(FrameSink):
+        if node.function is not None:
             found = blobs.get(node.name)
             if found:
                 batch = mark.batch
@@ -266,13 +247,10 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
                     raise _raised_by(node, batch, error) from error
 
 
-def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
-    return ProcessingError(
-        f"the function of {node.name} raised {type_and_text(error)}",
-        code="CS-591",
-        where={**node.where, "batch": batch},
-        next="fix the function; the batch is not committed, and comes again at the next start",
-    )
+def _raised_by(node: FrameSink, batch: int, error: Exception) -> CrossStreamError:
+    what = f"the function of {node.name} raised {type_and_text(error)}"
+    step = "fix the function; the batch is not committed, and comes again at the next start"
+    return refuse("CS-591", what, step, **node.where, batch=batch)
 
 
 def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int) -> DataFrame:
@@ -329,9 +307,6 @@ def _signed(kind: pa.DataType) -> pa.DataType:
     return _WIDER.get(kind, kind)
 
 
-def _no_such_type(types: str) -> SerdeError:
-    return SerdeError(
-        f"Spark has no columns of these types: {types}",
-        code="CS-404",
-        next="change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
-    )
+def _no_such_type(types: str) -> CrossStreamError:
+    step = "change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))"
+    return refuse("CS-404", f"Spark has no columns of these types: {types}", step)

@@ -20,7 +20,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from crossstream.errors import ConfigError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, caller_location
 from crossstream.jvm import EarlyJvm, archive_of_classes, prepare_environment, settings_of
 from crossstream.machine import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
 from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
@@ -112,12 +113,9 @@ def check_remote(settings: Mapping[str, Any]) -> None:
     name = next((name for name, is_set in wanted.items() if is_set), None)
     if name is not None:
         kind = "setting" if name.startswith("spark.") else "environment variable"
-        raise ConfigError(
-            f"the {kind} {name} asks for a Spark Connect session, which has no RDDs",
-            code="CS-232",
-            where={kind: f"{name}={settings.get(name, os.environ.get(name))}"},
-            next=f"unset {name}; spark={{'spark.master': …}} names the cluster",
-        )
+        what = f"the {kind} {name} asks for a Spark Connect session, which has no RDDs"
+        step = f"unset {name}; spark={{'spark.master': …}} names the cluster"
+        raise refuse("CS-232", what, step, **{kind: f"{name}={settings.get(name, os.environ.get(name))}"})
 
 
 def check_java() -> None:
@@ -182,14 +180,14 @@ def check_session(spark: Any) -> None:
     check_running(spark.sparkContext)
 
 
-def _no_session(spark: object) -> ConfigError:
+def _no_session(spark: object) -> CrossStreamError:
     kind, step = type(spark), "pass a classic session, or spark=None and let crossstream make one"
     what = f"a {kind.__name__} is not a Spark session"
     if kind.__module__.startswith("pyspark.sql.connect"):
         what = "this is a Spark Connect session, which has no RDDs"
     elif isinstance(spark, str):
         step = f'the master is a setting: StreamsConfig(spark={{"spark.master": "{spark}"}})'
-    return ConfigError(what, code="CS-232", where=caller_location(), next=step)
+    return refuse("CS-232", what, step, **caller_location())
 
 
 def check_running(context: SparkContext) -> None:
@@ -203,11 +201,8 @@ def check_running(context: SparkContext) -> None:
     except (OSError, Py4JError) as error:
         raise jvm_ended() from error
     if stopped:
-        raise ConfigError(
-            "the Spark session that the application uses has been stopped",
-            code="CS-232",
-            next="stop the application before the session; make a new SparkStreams to continue",
-        )
+        step = "stop the application before the session; make a new SparkStreams to continue"
+        raise refuse("CS-232", "the Spark session that the application uses has been stopped", step)
 
 
 class SharedSession:
@@ -379,5 +374,5 @@ def _check_python(name: str, command: str) -> None:
         )
 
 
-def _refusal(what: str, step: str, **where: object) -> ConfigError:
-    return ConfigError(what, code="CS-230", where=where, next=step)
+def _refusal(what: str, step: str, **where: object) -> CrossStreamError:
+    return refuse("CS-230", what, step, **where)

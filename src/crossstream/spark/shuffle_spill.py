@@ -110,3 +110,16 @@ def loaded(blocks: Iterable[Any]) -> Iterator[Block]:
         if location.path not in mapped:
             mapped[location.path] = pa.memory_map(location.path).read_buffer()
         yield (*block[:4], mapped[location.path].slice(location.offset, location.size))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFiles:
+    """Carries blocks with their large blobs in files of ``folder``, if there is one."""
+
+    folder: str | None
+
+    def sent(self, blocks: Iterable[Outgoing], batch: int) -> Iterator[Outgoing]:
+        return spilled(blocks, self.folder, batch)
+
+    def arrived(self, blocks: Iterable[Any]) -> Iterator[Block]:
+        return loaded(blocks)

@@ -20,7 +20,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import pyarrow as pa
 import xxhash
 
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, StateError
 from crossstream.storage.door import MOST_JSON, MOST_RUN
 
 AWAY = "CS-707"
@@ -125,13 +126,13 @@ class Uri:
         return said
 
 
-def unopened(place: str, reason: str | None, step: str) -> StateError:
+def unopened(place: str, reason: str | None, step: str) -> CrossStreamError:
     """The error for a place of state that cannot be opened; ``place`` and ``reason`` may be shown."""
     what = f"the place of the state cannot be opened: {reason}"
-    return StateError(what, code="CS-723", where={"folder": place}, next=step)
+    return refuse("CS-723", what, step, folder=place)
 
 
-def refused(uri: Uri, error: object) -> StateError:
+def refused(uri: Uri, error: object) -> CrossStreamError:
     step = "check that the bucket exists, the credentials and their rights, region and endpoint"
     return unopened(str(uri), uri.hidden(error), step)
 
@@ -141,14 +142,10 @@ def shown(place: str | os.PathLike[str]) -> str:
     return str(Uri(place)) if isinstance(place, str) and is_uri(place) else str(place)
 
 
-def unknown(place: str, why: str) -> StateError:
+def unknown(place: str, why: str) -> CrossStreamError:
     """The error for a URI that names no place for state; ``place`` and ``why`` may be shown."""
-    return StateError(
-        f"state cannot be kept at this URI: {why}",
-        code="CS-723",
-        where={"folder": place},
-        next=f"give a path, or a URI with the scheme {REMOTE}:// or {LOCAL}://",
-    )
+    step = f"give a path, or a URI with the scheme {REMOTE}:// or {LOCAL}://"
+    return refuse("CS-723", f"state cannot be kept at this URI: {why}", step, folder=place)
 
 
 _ANSWER = re.compile(r"<\?xml.*<Code>(.*?)</Code>.*<Message>(.*?)</Message>.*", re.DOTALL)
@@ -181,12 +178,8 @@ class Bucket:
         with self._errors(f"{name} cannot be read"):
             found = self.connected().get(name)
             if (size := int(found.meta["size"])) > most:
-                raise StateError(
-                    f"{name} has {size:,} bytes, more than such a file has",
-                    code="CS-701",
-                    where={"folder": str(self.uri)},
-                    next="restore the state from a copy",
-                )
+                what = f"{name} has {size:,} bytes, more than such a file has"
+                raise refuse("CS-701", what, folder=str(self.uri))
             return pa.py_buffer(found.bytes()), str(found.meta["e_tag"])
 
     def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
@@ -255,12 +248,8 @@ class Bucket:
             if isinstance(error, FileNotFoundError) and _NO_BUCKET not in str(error):
                 raise FileNotFoundError(what) from None
             said = _ANSWER.sub(r"\1: \2", str(error).partition("\n\nDebug source")[0])
-            raise StateError(
-                f"the store of the state does not answer, or refuses: {what}: {self.uri.hidden(said)}",
-                code=AWAY,
-                where={"folder": str(self.uri)},
-                next="check the store and the rights on it, then start the application again: it repeats the batch",
-            ) from None
+            what = f"the store of the state does not answer, or refuses: {what}: {self.uri.hidden(said)}"
+            raise refuse(AWAY, what, folder=str(self.uri)) from None
 
 
 def _connect(uri: Uri) -> Any:

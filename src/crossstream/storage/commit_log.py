@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 import msgspec
 import xxhash
 
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.storage.door import MOST_BATCHES
 from crossstream.storage.files import (
     UNFINISHED,
@@ -112,13 +113,8 @@ class BatchLog:
             return None
         found = self._decode("application.json", content, OfFormat)
         if found.format != FORMAT:
-            raise StateError(
-                f"the state folder has format {found.format}, this version reads {FORMAT}",
-                code="CS-704",
-                where={"folder": str(self.root)},
-                next="run the version of crossstream that wrote it, or start with a new application_id or an empty "
-                "state_dir",
-            )
+            what = f"the state folder has format {found.format}, this version reads {FORMAT}"
+            raise refuse("CS-704", what, folder=str(self.root))
         application = self._decode("application.json", content, Application)
         unknown = [one.store for one in application.readers.values() if one.store not in application.stores]
         if unknown:
@@ -161,12 +157,9 @@ class BatchLog:
         try:
             self._write(commit_file(commit.id), commit, new=True)
         except FileExistsError:
-            raise StateError(
-                f"another application has committed batch {commit.id}",
-                code="CS-720",
-                where={"folder": str(self.root)},
-                next="stop one of the two applications, then start the other one again",
-            ) from None
+            what = f"another application has committed batch {commit.id}"
+            step = "stop one of the two applications, then start the other one again"
+            raise refuse("CS-720", what, step, folder=str(self.root)) from None
         if not self._is_noted:  # a log without any commit has lost them from now on
             found = self._application()
             if found is not None and not found.committed:
@@ -304,13 +297,8 @@ class BatchLog:
         self.settle([name])
         return True
 
-    def _missing(self, name: str) -> StateError:
-        return StateError(
-            f"{name} is missing in the batch log",
-            code="CS-701",
-            where={"file": f"{self.root}/{name}"},
-            next="restore the state folder from a copy, or start the application on an empty one",
-        )
+    def _missing(self, name: str) -> CrossStreamError:
+        return refuse("CS-701", f"{name} is missing in the batch log", file=f"{self.root}/{name}")
 
     def _numbered(self, name: str, number: int, kind: type[E]) -> E:
         """An entry of the log; one that was copied to the name of another is refused."""
@@ -341,13 +329,9 @@ class BatchLog:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise self._unreadable(name, error) from error
 
-    def _unreadable(self, name: str, why: object) -> StateError:
-        return StateError(
-            f"{name.rpartition('/')[2]} in the batch log cannot be read: {why}",
-            code="CS-701",
-            where={"file": f"{self.root}/{name}"},
-            next="restore the state folder from a copy",
-        )
+    def _unreadable(self, name: str, why: object) -> CrossStreamError:
+        what = f"{name.rpartition('/')[2]} in the batch log cannot be read: {why}"
+        return refuse("CS-701", what, file=f"{self.root}/{name}")
 
 
 def _sealed(value: Any) -> bytes:

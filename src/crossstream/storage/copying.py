@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.door import MOST_RUN, check_plain, inside
@@ -69,19 +70,11 @@ def _checked(root: StateRoot) -> Application:
     log = BatchLog(root)
     found = log.application()
     if found is None or log.last_commit() is None:
-        raise StateError(
-            "there is no committed batch here to copy",
-            code="CS-713",
-            where={"folder": str(root)},
-            next="give the state_dir of an application that has run",
-        )
+        raise refuse("CS-713", "there is no committed batch here to copy", folder=str(root))
     if found.frames:
-        raise StateError(
-            "the state has the checkpoint of DataFrame sources, which Spark writes by itself",
-            code="CS-723",
-            where={"folder": str(root)},
-            next="stop the application and copy the whole folder, for instance with cp -a",
-        )
+        what = "the state has the checkpoint of DataFrame sources, which Spark writes by itself"
+        step = "stop the application and copy the whole folder, for instance with cp -a"
+        raise refuse("CS-723", what, step, folder=str(root))
     return found
 
 
@@ -93,12 +86,9 @@ def _refuse_used(root: StateRoot) -> None:
     )
     used = [name for name in names if name not in (*_BY_PEOPLE, "lease.json")]
     if used:
-        raise StateError(
-            f"the target of the copy is not empty: it has {used[0]}",
-            code="CS-723",
-            where={"folder": str(root)},
-            next="name a folder that does not exist yet, or an empty one",
-        )
+        what = f"the target of the copy is not empty: it has {used[0]}"
+        step = "name a folder that does not exist yet, or an empty one"
+        raise refuse("CS-723", what, step, folder=str(root))
 
 
 @dataclass(slots=True)
@@ -125,12 +115,11 @@ class _Copy:
                     raise
                 raise lost(f"a file of batch {commit.id} is missing", folder=str(self.source)) from error
             return self._committed(application, commit, frozenset().union(*used))
-        raise StateError(
-            f"the application deletes its files faster than they can be copied: {ATTEMPTS} batches were tried",
-            code="CS-713",
-            where={"folder": str(self.source)},
-            next="set a larger retain_batches, or stop the application meanwhile",
+        what = (
+            f"the application deletes its files faster than they can be copied: {ATTEMPTS} batches were tried"
         )
+        step = "set a larger retain_batches, or stop the application meanwhile"
+        raise refuse("CS-713", what, step, folder=str(self.source))
 
     def _committed(self, application: Application, commit: Commit, used: frozenset[str]) -> Copied:
         self.target.delete(*sorted(self._done.keys() - used))

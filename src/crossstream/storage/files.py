@@ -28,7 +28,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.storage.door import inside, map_plain
 
 T = TypeVar("T")
@@ -100,14 +101,9 @@ class Folder:
         return map_plain(inside(self.path, name))
 
 
-def disk_refuses(folder: object, error: OSError) -> StateError:
+def disk_refuses(folder: object, error: OSError) -> CrossStreamError:
     """What a batch has written does not reach the disk."""
-    return StateError(
-        f"the disk refuses what a batch has written: {error}",
-        code="CS-706",
-        where={"folder": str(folder)},
-        next="check the disk and its free space, then start the application again: it repeats the batch",
-    )
+    return refuse("CS-706", f"the disk refuses what a batch has written: {error}", folder=str(folder))
 
 
 class BufferList:

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 import msgspec
 
+from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.storage.bucket import Bucket
 
@@ -81,13 +82,12 @@ class Lease:
             if self._lost is None and time.monotonic() - self._renewed >= within:
                 self._renew()
             if self._lost is not None:
-                raise StateError(
-                    "this application no longer holds the lease on its state",
-                    code="CS-720",
-                    where={"folder": str(self._objects), "owner": self._lost},
-                    next="nothing of the batch was committed; if no other application has taken over, start this "
-                    "one again",
+                what = "this application no longer holds the lease on its state"
+                step = (
+                    "nothing of the batch was committed; if no other application has taken over, start this "
+                    "one again"
                 )
+                raise refuse("CS-720", what, step, folder=str(self._objects), owner=self._lost)
 
     def release(self) -> None:
         """Gives the lease back, so that the next application does not wait."""
@@ -134,12 +134,9 @@ class Lease:
         """Raises `StateError` CS-723 if the store puts objects whatever the condition."""
         with suppress(FileExistsError):
             self._objects.create(NAME, msgspec.json.encode(self._note))
-            raise StateError(
-                "the store of the state ignores the condition of a put (If-None-Match)",
-                code="CS-723",
-                where={"folder": str(self._objects)},
-                next="use a store with conditional puts, such as Amazon S3, or a newer version of yours",
-            )
+            what = "the store of the state ignores the condition of a put (If-None-Match)"
+            step = "use a store with conditional puts, such as Amazon S3, or a newer version of yours"
+            raise refuse("CS-723", what, step, folder=str(self._objects))
 
     def _await_end(self, found: Note, tag: str) -> None:
         """Returns when a lease has run out or is gone; raises if its owner lives."""
@@ -156,12 +153,8 @@ class Lease:
             if note is None:
                 return
             if now != tag:
-                raise StateError(
-                    "another application runs on this state folder",
-                    code="CS-720",
-                    where={"folder": str(self._objects), "owner": note.owner},
-                    next="stop it first, or give this application a state_dir of its own",
-                )
+                what = "another application runs on this state folder"
+                raise refuse("CS-720", what, folder=str(self._objects), owner=note.owner)
 
     def _renew(self) -> None:
         began = time.monotonic()

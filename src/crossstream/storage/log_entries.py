@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.error_codes import refuse
 from crossstream.serdes.description import Described
 from crossstream.storage.door import (
     Batch,
@@ -176,12 +176,9 @@ class BatchEntry(msgspec.Struct, frozen=True):
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:
     """Refuses state of another application, or of a topology that it does not fit."""
     if found.application_id != wanted.application_id:
-        raise StateError(
-            f"the state folder belongs to the application {found.application_id!r}",
-            code="CS-720",
-            where={"folder": str(folder), "application": wanted.application_id},
-            next="give this application a state_dir of its own",
-        )
+        what = f"the state folder belongs to the application {found.application_id!r}"
+        step = "give this application a state_dir of its own"
+        raise refuse("CS-720", what, step, folder=str(folder), application=wanted.application_id)
     changed = [
         f"store {name}: was {found.stores[name]}, is {wanted.stores[name]}"
         for name in sorted(found.stores.keys() & wanted.stores.keys())
@@ -201,12 +198,8 @@ def check_application(found: Application, wanted: Application, folder: StateRoot
             if found.tables.get(name, tables) != tables
         ]
     if changed:
-        raise IncompatibleStateError(
-            "the topology changed since the last run: " + "; ".join(changed),
-            code="CS-750",
-            where={"folder": str(folder)},
-            next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
-        )
+        what = "the topology changed since the last run: " + "; ".join(changed)
+        raise refuse("CS-750", what, folder=str(folder))
 
 
 def _by(application: Application, store: str) -> str:

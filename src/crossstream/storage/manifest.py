@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.storage.arrow_file import NO_BATCH, batch_of_file
 from crossstream.storage.columns import from_record_batch, to_record_batch
 from crossstream.storage.door import Batch, Count, FileName, Int64, Size
@@ -115,11 +116,8 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
     body = _sound(storage, name, "manifest", _body)
     found = _decoded(body, name, OfFormat)
     if found.format != FORMAT:
-        raise StateError(
-            f"the manifest {name} has format {found.format}, this version reads {FORMAT}",
-            code="CS-704",
-            next="run the version of crossstream that wrote it",
-        )
+        what = f"the manifest {name} has format {found.format}, this version reads {FORMAT}"
+        raise refuse("CS-704", what, "run the version of crossstream that wrote it")
     manifest = _decoded(body, name, Manifest)
     if manifest.name != name:
         raise _damaged(f"the file {name} is the manifest {manifest.name}")
@@ -232,12 +230,11 @@ def _digest(data: Written) -> str:
     return f"{digest.intdigest():016x}"
 
 
-def lost(what: str, **where: object) -> StateError:
+def lost(what: str, **where: object) -> CrossStreamError:
     """CS-701: a file is not there, or is another one."""
-    step = "restore the state folder from a copy, or start the application on an empty one"
-    return StateError(what, code="CS-701", where=where, next=step)
+    return refuse("CS-701", what, **where)
 
 
-def _damaged(what: str) -> StateError:
+def _damaged(what: str) -> CrossStreamError:
     step = "restore the state folder from a copy; `as_of` an earlier batch may still be readable"
-    return StateError(what, code="CS-701", next=step)
+    return refuse("CS-701", what, step)

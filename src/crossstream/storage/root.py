@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
 
+from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown, unopened
 from crossstream.storage.door import inside, read_plain
@@ -84,14 +85,12 @@ class LocalRoot:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             handle.seek(0)
-            raise StateError(
-                "another application runs on this state folder",
-                code="CS-720",
-                where={
-                    "folder": str(self.path),
-                    "owner": handle.read().decode(errors="replace").strip() or "another process",
-                },
-                next="stop it first, or give this application a state_dir of its own",
+            what = "another application runs on this state folder"
+            raise refuse(
+                "CS-720",
+                what,
+                folder=str(self.path),
+                owner=handle.read().decode(errors="replace").strip() or "another process",
             ) from None
 
     def storage(self, folder: str) -> Folder:
@@ -158,12 +157,9 @@ class LocalRoot:
         try:
             return inside(self.path, name, folder=folder)
         except OSError as error:
-            raise StateError(
-                f"{name} is no place for files of the state: {error.strerror}",
-                code="CS-701",
-                where={"folder": str(self.path)},
-                next="restore the state folder from a copy; to keep it elsewhere, make state_dir itself a link",
-            ) from error
+            what = f"{name} is no place for files of the state: {error.strerror}"
+            step = "restore the state folder from a copy; to keep it elsewhere, make state_dir itself a link"
+            raise refuse("CS-701", what, step, folder=str(self.path)) from error
 
 
 @dataclass(frozen=True, slots=True)

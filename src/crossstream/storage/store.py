@@ -85,31 +85,49 @@ class Version:
         return {p.ref.file for part in self.parts for p in part.segments if p.ref is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class StoreUpdate:
+    """What a batch does to a store partition: the rows it puts, and to where it moves the times of a `Version`.
+
+    ``early``: rows of the batch that come before those of ``fresh`` and are stored already. ``sources``: None: as
+    before.
+    """
+
+    fresh: Run | None
+    stream_time: int
+    batch: int
+    early: Sequence[Segment] = ()
+    horizon: int = NO_HORIZON
+    clock: int = 0
+    sources: Mapping[int, tuple[int, int]] | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows, older ones first."""
+        if self.fresh is None or not self.fresh.rows:
+            return tuple(self.early)
+        return (*self.early, Segment(self.fresh, fresh=True))
+
+
 def advance(
     version: Version,
-    fresh: Run | None,
-    stream_time: int,
-    batch: int,
+    update: StoreUpdate,
     save: Callable[[Run], Segment],
-    early: Sequence[Segment] = (),
-    horizon: int = NO_HORIZON,
-    clock: int = 0,
+    *,
     history: int | None = None,
     remembered: int = 0,
-    sources: Mapping[int, tuple[int, int]] | None = None,
 ) -> Version:
-    """The version after ``batch``: its fresh rows added, merging work done in proportion.
+    """The version after a batch: its fresh rows added, merging work done in proportion.
 
     Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
-    returns it as a segment. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
-    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time.
-    ``remembered``: how long (ms) rows stay that have expired. ``sources``: as of a `Version`, None: as before.
-    Returns ``version`` itself if nothing changed.
+    returns it as a segment. ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it;
+    None: any time. ``remembered``: how long (ms) rows stay that have expired. Returns ``version`` itself if nothing
+    changed.
     """
-    segments = tuple(early) if fresh is None or not fresh.rows else (*early, Segment(fresh, fresh=True))
-    sources = version.sources if sources is None else sources
+    segments, stream_time, horizon = update.segments, update.stream_time, update.horizon
+    sources = version.sources if update.sources is None else update.sources
     times = (version.stream_time, version.horizon, version.clock, version.sources)
-    if not segments and (stream_time, horizon, clock, sources) == times:
+    if not segments and (stream_time, horizon, update.clock, sources) == times:
         return version
     parts, credit = list(version.parts), version.credit
     oldest = horizon - remembered
@@ -127,7 +145,16 @@ def advance(
     since = NO_HORIZON if history is None else stream_time - history
     parts, credit = _work(parts, credit, save, _keep(oldest, since))
     parts = [_stored_now(part, save) for part in parts]
-    return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock, sources)
+    return Version(
+        version.layout,
+        tuple(parts),
+        update.batch,
+        stream_time,
+        credit,
+        horizon=horizon,
+        clock=update.clock,
+        sources=sources,
+    )
 
 
 def _keep(horizon: int, since: int) -> Keep | None:

@@ -24,14 +24,14 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import Run, begins_of, bisect, sort_rows
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """Rows that were looked up. ``failures``: those on which a function of a view failed; they are not there."""
 
-    rows: Rows
+    rows: TableRows
     failures: list[Failure]
 
 
@@ -123,7 +123,7 @@ class WholeTable:
         values = Values(self.value, wire=match.gather("value"))
         keeps = bool(self.views) and "headers" in self.views[0].layout.names
         headers = match.gather("headers") if keeps else None
-        return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
+        return Looked(TableRows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
 
     def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
         for view in self.views:

@@ -12,14 +12,14 @@ from crossstream.columns.evaluate import Failure
 from crossstream.columns.values import Values
 from crossstream.storage.columns import Column
 from crossstream.tables.partners import RIGHT
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
-Lookup = Callable[[np.ndarray, Column], Rows]
+Lookup = Callable[[np.ndarray, Column], TableRows]
 """Rows of a table before the batch, for sorted hashes and their keys."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class JoinerInputs:
     """The values of both sides for the rows that a joiner failed on, in their order.
 
     ``side``: the side of the record that each row is a result of; None: the left side, if it has a value.
@@ -41,7 +41,7 @@ class Joined:
 
     changes: Changes
     failures: list[Failure] = field(default_factory=list)
-    given: Given | None = None
+    given: JoinerInputs | None = None
 
     @classmethod
     def of(
@@ -52,10 +52,12 @@ class Joined:
         right: Values,
         side: np.ndarray | None = None,
     ) -> Joined:
-        """Results with their failures. ``left``, ``right``, ``side``: as in `Given`, but for all rows."""
+        """Results with their failures. ``left``, ``right``, ``side``: as in `JoinerInputs`, but for all rows."""
         if not failures:
             return cls(changes)
         rows = np.array([failure.row for failure in failures])
         return cls(
-            changes, failures, Given(left.take(rows), right.take(rows), None if side is None else side[rows])
+            changes,
+            failures,
+            JoinerInputs(left.take(rows), right.take(rows), None if side is None else side[rows]),
         )

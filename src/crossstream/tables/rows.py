@@ -49,7 +49,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """Rows of a table looked up by key: present or not, value, its timestamp (ms), headers if they are kept."""
 
     present: np.ndarray
@@ -98,11 +98,11 @@ def _upsert_changelog(
     return Upserts(replace(changes_.take(last), old=before), h[last], changelog=changes_)
 
 
-def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> Rows:
+def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> TableRows:
     """The rows of the keys (``hashes`` sorted) in an unversioned table."""
     match = view.lookup(hashes, keys)
     ts = np.asarray(match.gather("ts"))
-    return Rows(match.found, Values(serde, wire=match.gather("value")), ts, headers_at(view, match))
+    return TableRows(match.found, Values(serde, wire=match.gather("value")), ts, headers_at(view, match))
 
 
 def headers_at(view: Snapshot, match: Match) -> Column | None:
@@ -110,13 +110,13 @@ def headers_at(view: Snapshot, match: Match) -> Column | None:
     return match.gather("headers") if "headers" in view.layout.names else None
 
 
-def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarray) -> Rows:
+def as_changed(before: TableRows, changes: Changes, row: np.ndarray, change: np.ndarray) -> TableRows:
     """The numbered rows, each after one of the ``changes``; ``change`` −1: as ``before`` them."""
     changed = change >= 0
     if not changed.any():
         index = np.where(before.present, np.arange(len(before.present)), -1)
         headers = None if before.headers is None else take_or_null(before.headers, index[row])
-        return Rows(before.present[row], before.values.take(index[row]), before.ts[row], headers)
+        return TableRows(before.present[row], before.values.take(index[row]), before.ts[row], headers)
     made = before.values.made()  # by a view: its rows are stored nowhere
     after = changes.value if made else as_stored(changes.value, before.values.serde)
     values = concat_values([before.values, after])
@@ -127,7 +127,7 @@ def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarr
     headers = None
     if before.headers is not None:
         headers = take_or_null(pa.concat_arrays([before.headers, headers_in(changes)]), index)
-    return Rows(present, values.take(index), ts, headers)
+    return TableRows(present, values.take(index), ts, headers)
 
 
 def _rows(net: Changes, hashes: np.ndarray, serde: EngineSerde | None) -> dict[str, Column]:
@@ -219,21 +219,21 @@ def versions_by_arrival(
     return Versions(replace(changes, ts=since).where(put), int(refused.sum()))
 
 
-def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> Rows:
+def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: EngineSerde | None) -> TableRows:
     """The newest version of each key (``hashes`` sorted); a deleted one counts: value null, its timestamp."""
     return version_at(view, hashes, keys, np.full(len(hashes), np.iinfo(np.int64).max), serde)
 
 
 def version_at(
     view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: EngineSerde | None
-) -> Rows:
+) -> TableRows:
     """The version of each key that was valid at its time: the largest timestamp not above it.
 
     ``present``: there is such a version; its value is null if it is a delete.
     """
     match, ts = find_versions(view, hashes, keys, times)
     values, ts = Values(serde, wire=match.gather("value")), np.where(match.found, ts, -1)
-    return Rows(match.found, values, ts, headers_at(view, match))
+    return TableRows(match.found, values, ts, headers_at(view, match))
 
 
 def find_versions(
@@ -258,7 +258,7 @@ def find_versions(
     return Match(pieces, piece, row), best_ts
 
 
-def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarray:
+def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: TableRows) -> np.ndarray:
     """For rows grouped by key: the newest row of the key before it is put; -1 if that is the ``latest`` in the store.
 
     Of equal timestamps the later row is the newer one.
@@ -272,7 +272,7 @@ def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarr
     return np.where(best < 0, -1, order[best])
 
 
-def _floor(latest: Rows) -> np.ndarray:
+def _floor(latest: TableRows) -> np.ndarray:
     return np.where(latest.present, latest.ts, np.iinfo(np.int64).min)
 
 

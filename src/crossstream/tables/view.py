@@ -26,7 +26,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import EMPTY_BYTES, Column, take, take_or_null, valid
 from crossstream.storage.sorted_run import bisect, expand, places_of, stable_order
 from crossstream.tables.global_tables import Changed, GlobalTable, Looked
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -75,7 +75,7 @@ class View:
         failures += self._named(made.failures)
         ts = left.ts.copy()
         ts[place >= 0] = np.maximum(ts[place >= 0], right.ts[place[place >= 0]])
-        return Looked(Rows(there & ~made.values.missing(), made.values, ts, left.headers), failures)
+        return Looked(TableRows(there & ~made.values.missing(), made.values, ts, left.headers), failures)
 
     def _selected(self, key: Values, left: Values) -> tuple[pa.LargeBinaryArray, list[Failure]]:
         """The keys of the right table that left rows select, null for a row that is not there."""
@@ -83,17 +83,17 @@ class View:
         column, wrong = serialized(selected.values, self.right.key, "the selected key")
         return column, self._named([*selected.failures, *wrong])
 
-    def _right(self, keys: Column, major: np.ndarray, minor: np.ndarray) -> tuple[Rows, list[Failure]]:
+    def _right(self, keys: Column, major: np.ndarray, minor: np.ndarray) -> tuple[TableRows, list[Failure]]:
         """The right rows of keys in any order."""
         if not len(keys):
             none = np.empty(0, np.int64)
-            return Rows(np.empty(0, bool), Values(self.right.value, wire=EMPTY_BYTES), none), []
+            return TableRows(np.empty(0, bool), Values(self.right.value, wire=EMPTY_BYTES), none), []
         hashes = hash_keys(keys, self.bits)
         order = stable_order(hashes)
         looked = self.right.rows(hashes[order], take(keys, order), major[order], minor[order])
         rows, back = looked.rows, places_of(order, len(order))
         failures = [failure.at(order[failure.row]) for failure in looked.failures]
-        return Rows(rows.present[back], rows.values.take(back), rows.ts[back]), failures
+        return TableRows(rows.present[back], rows.values.take(back), rows.ts[back]), failures
 
     def _named(self, failures: Sequence[Failure]) -> list[Failure]:
         """The failures of this view's own functions, which say so: the operator that looks it up is another one."""

@@ -19,7 +19,8 @@ import xxhash
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.errors import SerdeError, SinkError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import SerdeError, type_and_text
 from crossstream.graph.nodes import Aggregate, Graph, Node, StreamStreamJoin, StreamTableJoin
 from crossstream.records import REASON, Header, encode_headers
 from crossstream.serdes import calls
@@ -27,7 +28,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
-from crossstream.tables.joined import Given
+from crossstream.tables.joined import JoinerInputs
 
 SPILLED = "crossstream.spilled"
 """The header that names the file with the whole record."""
@@ -121,12 +122,11 @@ class Letter:
             Folder(file.parent).put(file.name, content, forced=True)
             force(file.parent)
         except OSError as error:
-            raise SinkError(
-                f"a bad record that is too large for its dead-letter topic cannot be kept in a file: {error}",
-                code="CS-665",
-                where={"file": str(file)},
-                next="check free space and permissions of DeadLetter(spill=…)",
-            ) from error
+            what = (
+                f"a bad record that is too large for its dead-letter topic cannot be kept in a file: {error}"
+            )
+            step = "check free space and permissions of DeadLetter(spill=…)"
+            raise refuse("CS-665", what, step, file=str(file)) from error
         return replace(self, place=[*self.place, (SPILLED, str(file).encode())])
 
     def _file_name(self, place: dict[str, str]) -> str:
@@ -204,7 +204,7 @@ class Forms:
         return cls(node.key, node.stream_value if isinstance(node, StreamTableJoin) else left, right)
 
 
-def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
+def letters(forms: Forms, changes: Changes, given: JoinerInputs | None) -> tuple[Any, Any]:
     """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
     key = bytes_of(changes.key, forms.key)
     if given is None:

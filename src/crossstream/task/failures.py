@@ -14,18 +14,18 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, Raised, encoded, first_refused
 from crossstream.columns.order import place_of
 from crossstream.columns.values import Values
-from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, type_and_text
+from crossstream.error_codes import CODES, refuse
+from crossstream.errors import CrossStreamError, SerdeError, type_and_text
 from crossstream.graph.nodes import Graph, Node
 from crossstream.records import decode_headers
 from crossstream.serdes.contract import EngineSerde
-from crossstream.serdes.refusals import OF_REGISTRY, UNDECODABLE
+from crossstream.serdes.errors import OF_REGISTRY, UNDECODABLE
 from crossstream.serdes.registry.serde import frame_hint
-from crossstream.tables.joined import Given
+from crossstream.tables.joined import JoinerInputs
 from crossstream.task.batch import Batch, Policy, Report
 from crossstream.task.dead_letters import Forms, Letter, about, as_records, letters
 
 _FIX_RECORD = "fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)"
-_NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
 
 Part = Literal["key", "value"]
 
@@ -57,16 +57,16 @@ class Failures:
         if self.decoding.action == "fail":
             row, reason = reasons[0]
             serde = None if part == "timestamp" else getattr(changes, part).serde
-            raise SerdeError(
+            raise refuse(
+                "CS-402",
                 f"the {part} of a record cannot be decoded: {reason}",
-                code="CS-402",
-                where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
-                next=_FIX_RECORD,
+                _FIX_RECORD,
+                **(self.place(node, changes, row) | {"serde": None if serde is None else serde.name}),
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
             refused = [
-                Refusal(r, f"undecodable {part}: {why}", SerdeError(why, code="CS-402", next=_FIX_RECORD))
+                Refusal(r, f"undecodable {part}: {why}", refuse("CS-402", why, _FIX_RECORD))
                 for r, why in reasons
             ]
             self._bury(self.decoding, node, changes, refused)
@@ -77,7 +77,7 @@ class Failures:
         node: Node,
         changes: Changes,
         failures: Sequence[Failure],
-        given: Given | None = None,
+        given: JoinerInputs | None = None,
         forms: Forms | None = None,
     ) -> None:
         """Stops with the first to arrive, or counts and buries, of the rows on which a function of the user raised.
@@ -99,12 +99,7 @@ class Failures:
         if isinstance(failure.error, CrossStreamError):
             return _of_operator(failure.error).at(**place)
         cause = _of_user(failure.error)
-        error = ProcessingError(
-            f"the {failure.role} of {node.name} raised {type_and_text(cause)}",
-            code="CS-501",
-            where=place,
-            next=_NEXT,
-        )
+        error = refuse("CS-501", f"the {failure.role} of {node.name} raised {type_and_text(cause)}", **place)
         error.__cause__ = cause
         return error
 
@@ -164,7 +159,7 @@ class Failures:
         node: Node,
         changes: Changes,
         refused: Sequence[Refusal],
-        joined: Given | None = None,
+        joined: JoinerInputs | None = None,
         forms: Forms | None = None,
     ) -> None:
         taken = changes.take(np.array([one.row for one in refused]))
@@ -210,7 +205,7 @@ def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
 def _of_operator(error: CrossStreamError) -> CrossStreamError:
     """Bytes that their source takes for a record, and an expression cannot read, are no matter of decoding."""
     if error.code == UNDECODABLE:
-        error.next = _NEXT
+        error.next = CODES["CS-501"].step
     return error
 
 

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
+from crossstream.columns.changes import (
+    Changes,
+    Headers,
+    JoinKind,
+    LookupCounts,
+    concat_changes,
+    no_changes,
+    some_key,
+)
 from crossstream.columns.field_of import FieldOf, names_in
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_arrival
@@ -23,14 +31,15 @@ from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.planning.timelines import of_versions
 from crossstream.serdes.contract import EngineSerde
-from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.storage.columns import Column
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.snapshot import Snapshot
 from crossstream.tables.global_tables import History
+from crossstream.tables.join_spec import Emit, JoinSpec, Serdes, TableSide
 from crossstream.tables.joined import Joined, Lookup
 from crossstream.tables.rows import (
     BEHIND,
-    Rows,
+    TableRows,
     Versions,
     as_stored,
     latest_versions,
@@ -52,6 +61,8 @@ _LONGEST = 100
 """Characters of a key, or of a name, that is shown."""
 _MANY = 20
 """Names of fields that are shown."""
+_KNOWN_BY_SIDES = Serdes()
+"""Of a join whose sides know their serdes themselves."""
 
 
 @dataclass(slots=True)
@@ -138,7 +149,7 @@ class OpenStore:
         """Looks rows up as they were before this batch: of a versioned table the latest ones, deletes left out."""
         view = self.before()
 
-        def rows(hashes: np.ndarray, keys: Column) -> Rows:
+        def rows(hashes: np.ndarray, keys: Column) -> TableRows:
             serde = self.definition.value
             if self.definition.history is None:
                 return lookup(view, hashes, keys, serde)
@@ -146,6 +157,15 @@ class OpenStore:
             return replace(latest, present=latest.present & ~latest.values.missing())
 
         return rows
+
+    def side(self, changes: Changes | None) -> TableSide:
+        """The table as a side of a join, with its changes in this batch, if it has any."""
+        store = self.definition
+        return TableSide(
+            no_changes(store.key, store.value) if changes is None else changes,
+            self.lookup_before(),
+            store.value,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +269,19 @@ class Runner:
         """Notes how many rows would have come out if no source partition held stream time up."""
         self.task.report.waiting[f"{self.step.node}/{self.task.number}"] = rows
 
+    def join_spec(
+        self,
+        kind: JoinKind,
+        serdes: Serdes = _KNOWN_BY_SIDES,
+        *,
+        headers: Headers | None = None,
+        changelog: bool = False,
+    ) -> JoinSpec:
+        """How the join of this step joins. ``changelog``: its readers take every change within a batch."""
+        emit: Emit = "changelog" if changelog else "net"
+        bits, chunk = self.task.batch.bits, self.task.settings.chunk_rows
+        return JoinSpec(kind, self.node.joiner, serdes, headers, emit, bits, chunk)
+
     def joined(self, joined: Joined, *, stays: bool = True) -> Emitted:
         """Emits the results of a join. Where its joiner failed, the row ``stays``, or is gone (semantics 3.9)."""
         node, changes = self.node, joined.changes
@@ -274,7 +307,9 @@ class Runner:
             look_up = LookUp(call.name, missing=len(there), there=_fields(first))
         self.task.report.note_field(f"{self.step.node}: {function.role}", look_up)
 
-    def report_asked(self, asked: Asked, left: SomeKey, right: SomeKey, name: str | None = None) -> None:
+    def report_asked(
+        self, asked: LookupCounts, left: SomeKey, right: SomeKey, name: str | None = None
+    ) -> None:
         """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
         operator, report = name or self.step.node, self.task.report
         report.count_asked(operator, asked.matched, asked.unmatched)
@@ -293,12 +328,6 @@ def without_marks(changes: Changes) -> Changes:
     """The changes of a versioned table as those of one that goes by arrival."""
     extra = {name: column for name, column in changes.extra.items() if name != BEHIND}
     return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
-
-
-def no_changes(key: Any, value: Any) -> Changes:
-    """A side of a join that nothing happened to."""
-    none = np.empty(0, np.int64)
-    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
 
 
 def shown(key: Values) -> tuple[str, str]:

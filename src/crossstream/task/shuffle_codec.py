@@ -22,7 +22,8 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import call_rows
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import type_and_text
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import from_record_batch, to_record_batch
@@ -190,21 +191,16 @@ def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, pl
     keys = key.objects()
     given, failures = call_rows(lambda k: 0 if k is None else partitioner(k, partitions), [keys])
     for failure in failures:
-        raise ProcessingError(
-            f"a partitioner raised {type_and_text(failure.error)}",
-            code="CS-505",
-            where=place(failure.row),
-            next="a partitioner takes (key, number of partitions) and returns an int",
-        ) from failure.error
+        what = f"a partitioner raised {type_and_text(failure.error)}"
+        step = "a partitioner takes (key, number of partitions) and returns an int"
+        raise refuse("CS-505", what, step, **place(failure.row)) from failure.error
     pids, failures = call_rows(lambda pid: _existing(pid, partitions), [given])
     for failure in failures:
         row = failure.row
-        raise ProcessingError(
-            f"a partitioner gave {given[row]!r} for the key {keys[row]!r}; there are {partitions} partitions",
-            code="CS-505",
-            where=place(row),
-            next="return exactly one int from 0 to the number of partitions less one (KIP-775)",
+        what = (
+            f"a partitioner gave {given[row]!r} for the key {keys[row]!r}; there are {partitions} partitions"
         )
+        raise refuse("CS-505", what, **place(row))
     return np.array(pids, np.int64)
 
 

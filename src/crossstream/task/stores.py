@@ -13,19 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.errors import SerdeError
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.graph.nodes import GlobalJoin
 from crossstream.planning.plan import Plan, StoreDef, ViewDef
-from crossstream.serdes import calls, refusals
+from crossstream.serdes import calls, errors
 from crossstream.serdes.calls import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
-from crossstream.storage.compaction import NO_HORIZON, Segment
+from crossstream.storage.compaction import Segment
 from crossstream.storage.files import Storage, partition_folder
 from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Version, advance, load_version, saver, store_version, unique_name
+from crossstream.storage.store import (
+    StoreUpdate,
+    Version,
+    advance,
+    load_version,
+    saver,
+    store_version,
+    unique_name,
+)
 from crossstream.tables.global_tables import Changed, GlobalTable, History, WholeTable
 from crossstream.tables.view import View
 from crossstream.task.batch import Batch
@@ -55,30 +63,12 @@ def grow(
     store: StoreDef,
     partition: int,
     version: Version,
-    fresh: Run | None,
-    stream_time: int,
-    batch: int,
-    early: Sequence[Segment] = (),
-    horizon: int = NO_HORIZON,
-    clock: int = 0,
-    sources: Mapping[int, tuple[int, int]] | None = None,
+    update: StoreUpdate,
 ) -> Version:
-    """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
-    save = stores.saver(store, partition, batch)
+    """The version after a batch, saved; the same object if nothing changed."""
+    save = stores.saver(store, partition, update.batch)
     history = store.history if store.layout.versioned else None
-    after = advance(
-        version,
-        fresh,
-        stream_time,
-        batch,
-        save,
-        early,
-        horizon,
-        clock,
-        history,
-        store.remembered,
-        sources,
-    )
+    after = advance(version, update, save, history=history, remembered=store.remembered)
     return version if after is version else stores.save(store, partition, after)
 
 
@@ -227,7 +217,7 @@ _CHUNK = 16_384
 
 def unreadable_row(
     stores: Iterable[tuple[StoreDef, Snapshot]], serde: object, **where: object
-) -> SerdeError | None:
+) -> CrossStreamError | None:
     """The error of the first row in the stores whose value cannot be read; None if there is none.
 
     ``serde``: the name of the one that refused bytes.
@@ -244,7 +234,7 @@ def unreadable_row(
                 for row, reason in found:
                     if _is_live(view, run, start + row):
                         key = _key(store, run, start + row)
-                        return refusals.unreadable_row(reason, store.name, **where, key=key)
+                        return errors.unreadable_row(reason, store.name, **where, key=key)
     return None
 
 

@@ -20,7 +20,8 @@ from crossstream.api.types import AsSerde, as_serde
 from crossstream.catalog.planners import plan_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError, StateError, caller_location
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Node, Sink, Source
 from crossstream.lakehouse.tables import Tables
@@ -34,8 +35,9 @@ from crossstream.serdes.own import known
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
-from crossstream.task.batch import Batch, Partnerless, Report, Settings, by_operator, policy_of
+from crossstream.task.batch import Batch, Report, Settings, by_operator, policy_of
 from crossstream.task.stores import GlobalTables, MemoryStores
+from crossstream.task.unmatched_joins import UnmatchedJoins
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
@@ -50,12 +52,8 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     if is_whole(number) and 1 <= number <= (most or number):
         return
     end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
-    raise ConfigError(
-        f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}",
-        code="CS-201",
-        where=caller_location(),
-        next=f"write {setting}={step}",
-    )
+    what = f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}"
+    raise refuse("CS-201", what, f"write {setting}={step}", **caller_location())
 
 
 class TopologyTestDriver(PointsToNames):
@@ -114,16 +112,14 @@ class TopologyTestDriver(PointsToNames):
         )
         self._failed = False
         self._totals = Report()
-        self._partnerless = Partnerless.of(topology)
+        self._unmatched_joins = UnmatchedJoins.of(topology)
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
         self._output = MemoryOutput(partitions, self._fed_back)
         self._lakehouse = Tables(topology, "TopologyTestDriver")
         self._lakehouse.begin(uuid4().hex, -1)
-        for node in topology:
-            if isinstance(node, Source):
-                for topic in node.topics:
-                    self._topic(topic)
+        for topic in (topic for node in topology for topic in node.topics):
+            self._topic(topic)
 
     def __enter__(self) -> TopologyTestDriver:
         return self
@@ -162,12 +158,9 @@ class TopologyTestDriver(PointsToNames):
         nodes = [self._topology[name] for name in readers]
         key, value = self._serdes("create_input_topic", key_serde, value_serde, nodes, "serialize")
         if not readers:
-            raise ConfigError(
-                f"no source of the topology reads the topic {topic!r}",
-                code="CS-241",
-                where=caller_location(),
-                next=f"its topics are: {', '.join(sorted(self._topics)) or 'none'}",
-            )
+            what = f"no source of the topology reads the topic {topic!r}"
+            step = f"its topics are: {', '.join(sorted(self._topics)) or 'none'}"
+            raise refuse("CS-241", what, step, **caller_location())
         self._topic(topic)
 
         start = to_timestamp(start_timestamp, "start_timestamp")
@@ -264,7 +257,7 @@ class TopologyTestDriver(PointsToNames):
             "dropped": dropped,
             **{name: dict(getattr(self._totals, name)) for name in _COUNTED},
             "waiting": by_operator(self._totals.waiting),
-            "warnings": self._partnerless.warnings,
+            "warnings": self._unmatched_joins.warnings,
             "batches": self._batch,
         }
 
@@ -291,8 +284,8 @@ class TopologyTestDriver(PointsToNames):
         if topic not in self._read_by:
             readers = [
                 node
-                for node in self.plan.topology
-                if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic))
+                for node in self.plan.topology.each(Source)
+                if topic in node.topics or matches(node.pattern, topic)
             ]
             check_matched_once(topic, readers)
             self._read_by[topic] = [node.name for node in readers]
@@ -321,7 +314,7 @@ class TopologyTestDriver(PointsToNames):
             bits=self._bits,
             silence=silence,
             clock=self._clock,
-            wants_keys=self._partnerless.wants_keys,
+            wants_keys=self._unmatched_joins.wants_keys,
             expected={} if silence is None else self._expected(),
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
@@ -341,7 +334,7 @@ class TopologyTestDriver(PointsToNames):
             self._topics[name].drop(counts)
         self._batch += 1
         self._totals.add(report)
-        self._partnerless.add(report)
+        self._unmatched_joins.add(report)
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False
 
@@ -375,18 +368,10 @@ class TopologyTestDriver(PointsToNames):
             return view
         if store is None:
             names = ", ".join(sorted(one.public for one in self.plan.stores.values() if one.public)) or "none"
-            raise StateError(
-                f"the topology has no store named {name!r}",
-                code="CS-710",
-                where={"store": name},
-                next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
-            )
+            step = f"name it, with Materialized or StreamJoined; its stores are: {names}"
+            raise refuse("CS-710", f"the topology has no store named {name!r}", step, store=name)
         reader = reader_of(store, partial(self._versions, store), self._bits)
         if reader.kind != kind:
-            raise StateError(
-                f"{name!r} is a {reader.kind} store, not a {kind} store",
-                code="CS-710",
-                where={"store": name},
-                next=f"call get_{reader.kind.replace('-', '_')}_store({name!r})",
-            )
+            step = f"call get_{reader.kind.replace('-', '_')}_store({name!r})"
+            raise refuse("CS-710", f"{name!r} is a {reader.kind} store, not a {kind} store", step, store=name)
         return reader

@@ -17,7 +17,8 @@ from crossstream.durations import (
     to_record_timestamp,
     to_timestamp,
 )
-from crossstream.errors import ConfigError, SerdeError, caller_location, utf8_safe
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SerdeError, caller_location, utf8_safe
 from crossstream.missing_names import PointsToNames
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
@@ -140,12 +141,9 @@ class TestInputTopic(PointsToNames):
     def _check_partition(self, partition: object) -> None:
         if partition is None or (is_whole(partition) and 0 <= partition < self._partitions):
             return
-        raise ConfigError(
-            f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
-            code="CS-241",
-            where=caller_location(),
-            next="leave it out for Kafka's default, or make more: TopologyTestDriver(partitions=…)",
-        )
+        what = f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0"
+        step = "leave it out for Kafka's default, or make more: TopologyTestDriver(partitions=…)"
+        raise refuse("CS-241", what, step, **caller_location())
 
     def _records(
         self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
@@ -158,7 +156,7 @@ class TestInputTopic(PointsToNames):
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
     """Columns of keys, values, timestamps and headers; tuples may be short."""
     if isinstance(records, TestRecord) or not isinstance(records, Iterable):
-        raise _refusal(f"pipe_records takes a list of records, not {records!r}", "pipe_record(…) pipes one")
+        raise _error(f"pipe_records takes a list of records, not {records!r}", "pipe_record(…) pipes one")
     rows = [record if type(record) is tuple else _fields(record) for record in records]
     lengths = set(map(len, rows))
     if len(lengths) != 1 or not lengths <= _LENGTHS:
@@ -173,7 +171,7 @@ def _fields(record: Any) -> tuple[Any, ...]:
         return record.key, record.value, record.timestamp, record.headers
     if isinstance(record, tuple | list) and len(record) in _LENGTHS:
         return tuple(record)
-    raise _refusal(
+    raise _error(
         f"{record!r} is not a record", "write TestRecord(key, value, timestamp), or a tuple in this order"
     )
 
@@ -185,7 +183,7 @@ def _cell(headers: Any) -> bytes | None:
     given = list(headers) if isinstance(headers, Iterable) else [headers]
     pairs = list(filter(_is_header, given))
     if len(pairs) < len(given):
-        raise _refusal(f"headers={headers!r} are not pairs of text and bytes", 'write headers=[("a", b"b")]')
+        raise _error(f"headers={headers!r} are not pairs of text and bytes", 'write headers=[("a", b"b")]')
     return encode_headers(pairs)
 
 
@@ -197,8 +195,8 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
     return is_text and isinstance(value, bytes | bytearray | memoryview | None)
 
 
-def _refusal(what: str, step: str) -> ConfigError:
-    return ConfigError(what, code="CS-241", where=caller_location(), next=step)
+def _error(what: str, step: str) -> CrossStreamError:
+    return refuse("CS-241", what, step, **caller_location())
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:

@@ -25,7 +25,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from crossstream.config import needs, not_opened
-from crossstream.errors import ConfigError, CrossStreamError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.query.text import whole_number
 from crossstream.ui.history import RINGS
 from crossstream.ui.source import Source, changes_of, found_rows, reason
@@ -245,7 +246,7 @@ def application(feed: Feed, guards: _Guards, closing: threading.Event) -> Starle
     def batch(query: Any) -> int | None:
         as_of = query.get("as_of", "")
         if as_of and whole_number(as_of) is None:
-            raise ConfigError(f"{as_of[:40]!r} is not a batch", code="CS-281", next="choose one that is kept")
+            raise refuse("CS-281", f"{as_of[:40]!r} is not a batch", "choose one that is kept")
         return whole_number(as_of)
 
     def rows(query: Any) -> Any:

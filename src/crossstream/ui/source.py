@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.graph.layout import Drawing, encoded
 from crossstream.metrics.observation import Done, Observation, by_store, skew_of
 from crossstream.query.by_time import ByTime
@@ -75,10 +76,10 @@ class Source(ABC):
     def why(self, name: str, key: Any, as_of: int | None) -> Why:
         """The records that made a row. Raises `ConfigError` CS-281 where the application's functions are missing."""
         if self._explain is None:
-            raise ConfigError(
+            raise refuse(
+                "CS-281",
                 "the functions of the application, which say what made a row, are not in its state",
-                code="CS-281",
-                next=f"start the page with `crossstream ui {self.state} --app app.py`, or run "
+                f"start the page with `crossstream ui {self.state} --app app.py`, or run "
                 f"`crossstream why app.py {self.state} {name} KEY`",
             )
         return self._explain(name, key, as_of)
@@ -264,11 +265,9 @@ def found_rows(store: StoreReader, operation: str, first: str, last: str, most: 
         rows = found_of_key(store, parse_key(store.key, first), most)
     else:
         if (count := store.approximate_count()) > most:
-            raise ConfigError(
-                f"{store.name} has up to {count:,} rows, too many to be searched here",
-                code="CS-281",
-                next="ask for a key, or use `crossstream query` or `crossstream ui` on the state folder",
-            )
+            what = f"{store.name} has up to {count:,} rows, too many to be searched here"
+            step = "ask for a key, or use `crossstream query` or `crossstream ui` on the state folder"
+            raise refuse("CS-281", what, step)
         rows = found(store, operation, (first, last))
     shown, more = Room().shown(store, rows, ROWS)
     return {"rows": shown, "more": more}

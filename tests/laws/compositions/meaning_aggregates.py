@@ -121,7 +121,9 @@ class Groups(Node):
             for one in dict.fromkeys((before, group)):
                 if one is not None:
                     values = [value for found, value in self.members.values() if found == one]
-                    made += self.put(one, self.total(values) if values else None, change.ts)
+                    there = self.rows.get(one)
+                    ts = change.ts if there is None else max(there.ts, change.ts)
+                    made += self.put(one, self.total(values) if values else None, ts)
         return made
 
     def total(self, values: Sequence[Any]) -> Any:

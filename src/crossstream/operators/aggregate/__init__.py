@@ -10,8 +10,8 @@
     >>> words.group_by_key().count(materialized=cs.Materialized(store="counts")).queryable_store_name
     'counts'
 
-`windows.py`: which windows a record belongs to, and which have closed. `kernel.py`: what a batch changes in the table.
-`folds.py`: counting, and the user's functions one after the other. `columns.py`, `parts.py`: built-in aggregates.
-`sessions.py`, `sliding.py`: windows that depend on the records. `runner.py`: the step in a task. `plan.py`: its round
-and its store. Rules: semantics 3.4 (docs/semantics.md). Page: docs/aggregations.md.
+`kernel.py`: what a batch changes in the table. `folding.py`: what applies rows to aggregates: `counts.py` counts them,
+`calls.py` calls the user's functions, and `builtin/` has the built-in aggregates. `refused.py`: rows that an adder
+refused. `runner.py`: the steps in a task. `plan.py`: its round and its stores. Windows: `operators/windowed/`. Rules:
+semantics 3.4 (docs/semantics.md). Page: docs/aggregations.md.
 """

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
-import polars as pl
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
+from crossstream.operators.aggregate.folding import Fold
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot, empty_columns
 from crossstream.storage.sorted_run import begins_of
-from crossstream.tables.rows import Rows
+from crossstream.tables.rows import TableRows
 
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
@@ -45,38 +44,14 @@ GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them.
-
-    ``state``: what the store keeps beside the value, after the last row of each group that has a result.
-    """
-
-    rows: np.ndarray
-    values: Values
-    ts: np.ndarray
-    failures: list[Failure] = field(default_factory=list)
-    state: Mapping[str, Column] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Kept(Rows):
+class GroupState(TableRows):
     """The aggregates of groups, with the columns that the store has beside the value."""
 
     state: Mapping[str, Column] = field(default_factory=dict)
 
 
-class Fold(Protocol):
-    """Applies rows to aggregates."""
-
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
-        """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
-
-        With ``every`` there is a result for each row that did not fail, else for the last of each group.
-        """
-
-
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupedRows:
     """The rows of a batch sorted by group, then arrival. ``hashes``, ``keys``, ``starts``: of each group."""
 
     rows: Changes
@@ -86,7 +61,7 @@ class Groups:
     starts: np.ndarray | None
 
     @classmethod
-    def of(cls, changes: Changes, bits: int) -> Groups:
+    def of(cls, changes: Changes, bits: int) -> GroupedRows:
         """``changes`` in arrival order; the extra column `START` is part of the group."""
         hashes = changes.hashes(bits)
         order, begins = by_key(changes, hashes)
@@ -112,7 +87,7 @@ class Groups:
 
 
 def _by_start(code: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The order by group, then start; ``code``: groups, ascending. Rows that are equal stay in order."""
+    """The order by group, then start; ``code``: groups, ascending. TableRows that are equal stay in order."""
     if not len(code):
         return np.empty(0, np.int64)
     first, last = int(starts.min()), int(starts.max())
@@ -130,7 +105,7 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: EngineSerde) -> Kept:
+def look_up(view: Snapshot, groups: GroupedRows, serde: EngineSerde) -> GroupState:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)
@@ -138,7 +113,7 @@ def look_up(view: Snapshot, groups: Groups, serde: EngineSerde) -> Kept:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
     state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
     values, ts = Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts"))
-    return Kept(match.found, values, ts, state=state)
+    return GroupState(match.found, values, ts, state=state)
 
 
 def rows_within(
@@ -179,7 +154,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: Kept, fold: Fold, *, every: bool) -> Updates:
+def update(groups: GroupedRows, before: GroupState, fold: Fold, *, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
@@ -202,7 +177,7 @@ def update(groups: Groups, before: Kept, fold: Fold, *, every: bool) -> Updates:
     return Updates(replace(net, extra={**net.extra, **folded.state}), made, folded.failures)
 
 
-def with_old(made: Changes, before: Kept) -> Changes:
+def with_old(made: Changes, before: GroupState) -> Changes:
     """Results sorted by group, each with the one before it. ``made``: with values in the form of the store."""
     number = np.asarray(made.extra[GROUP])
     first = before.values.take(np.where(before.present[number], number, -1))
@@ -236,7 +211,7 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     view.put(columns)
 
 
-def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -> np.ndarray:
+def times_after(ts: np.ndarray, begins: np.ndarray, before: TableRows, every: bool) -> np.ndarray:
     """The largest timestamp of each group so far, with that of the aggregate before. ``every``: after each row."""
     values = ts.copy()
     starts = np.flatnonzero(begins)
@@ -249,13 +224,3 @@ def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -
 def last_rows(begins: np.ndarray) -> np.ndarray:
     """The last row of each group."""
     return np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
-
-
-def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
-    """The live rows with a position from ``low`` to ``high``, by position, start and key; None if there are none."""
-    columns = view.live_between(low, high)
-    if not len(columns["h"]):
-        return None
-    keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
-    order = (keys, columns["s"]) if "start" not in columns else (keys, columns["start"], columns["s"])
-    return take_all(columns, np.lexsort(order))

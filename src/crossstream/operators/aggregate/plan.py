@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import polars as pl
 
 from crossstream.graph.names import inner, unique
-from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
-from crossstream.operators.aggregate.columns import Parts
-from crossstream.operators.aggregate.folds import PACKED
-from crossstream.operators.aggregate.windows import remembered, retention_of
+from crossstream.graph.nodes import Aggregate, GroupTable
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (
     GROUP_ROWS,
     KEY_VALUE,
     REFUSED_ROWS,
-    SESSIONS,
-    WINDOWED,
     Flow,
     StoreDef,
     aggregates,
@@ -77,73 +74,92 @@ def _latest_rows(builder: PlanBuilder, node: GroupTable, flow: Flow) -> Flow:
 
 def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     """In the first round in which all grouped streams can be in the partitions of their keys."""
+    flows = grouped_flows(builder, node)
+    number = max(map(builder.earliest, flows))
+    layout = (
+        KEY_VALUE if node.columns is None else aggregates(AggregateParts.of(node.columns).layout, KEY_VALUE)
+    )
+    table = plan_table(builder, node, flows, builder.flow_of(node, node.name, number, routed=True), layout)
+    step = AggregateStep(
+        node=node.name,
+        round=number,
+        inputs=table.inputs,
+        output=node.name,
+        store=table.store,
+        old=node.name in builder.wants_old,
+        changelog=table.changelog,
+        null_key_reasons=table.null_key_reasons,
+        rows=_rows_store(builder, node, number),
+        refused=_refused_store(builder, node, number),
+    )
+    builder.steps.append(step)
+    finish_table(builder, node, table)
+    if not is_versioned(node) and node.name not in builder.wants_headers:
+        # A join by key in this round looks the aggregates up where they are.
+        builder.tables[node.name, number, None] = MaterializeStep(
+            node=node.name,
+            round=number,
+            inputs=(table.changelog or node.name,),
+            output=node.name,
+            store=step.store,
+            old=step.old,
+            changelog=step.changelog,
+        )
+
+
+class PlannedTable(NamedTuple):
+    """What a table of aggregates reads and makes: names of flows, of its store, and for each input a reason."""
+
+    inputs: tuple[str, ...]
+    store: str
+    changelog: str | None
+    null_key_reasons: tuple[str, ...]
+
+
+def grouped_flows(builder: PlanBuilder, node: Aggregate) -> list[Flow]:
+    """What is grouped, with the serdes that it travels in."""
     flows = [replace(builder.flow(name), key=node.group_key) for name in node.parents]
-    flows = [
+    return [
         flow if value is None else replace(flow, value=value)
         for flow, value in zip(flows, node.group_values, strict=True)
     ]
-    named = number = max(map(builder.earliest, flows))
-    if node.windows is not None:
-        number = max(map(builder.earliest_timed, flows))
-    spec = node.store or StoreSpec()
-    versioned = spec.history_retention is not None
-    windowed = node.windows is not None
-    made = builder.flow_of(node, node.name, number, routed=not windowed)
-    name = spec.name if spec.name is not None and not versioned else None
+
+
+def is_versioned(node: Aggregate) -> bool:
+    return node.store is not None and node.store.history_retention is not None
+
+
+def plan_table(
+    builder: PlanBuilder, node: Aggregate, flows: list[Flow], made: Flow, layout: Layout, remembered: int = 0
+) -> PlannedTable:
+    """The store of the aggregates, and what the step reads and makes in the round of ``made``, its output."""
+    name = node.store.name if node.store is not None and not is_versioned(node) else None
     store = builder.put(
         StoreDef(
-            name=name or unique(f"{node.name}@{named}", builder.stores),
-            layout=_layout(node),
-            round=number,
+            name=name or unique(f"{node.name}@{max(map(builder.earliest, flows))}", builder.stores),
+            layout=layout,
+            round=made.round,
             key=node.group_key,
             value=made.value,
             public=name,
             window_size=made.key.window_size,
-            remembered=remembered(node.windows),
+            remembered=remembered,
         )
     )
     changelog = None
     if builder.emits_changelog(node):
         changelog = builder.add(replace(made, name=inner(node.name, "every change"))).name
-    step = AggregateStep(
-        node=node.name,
-        round=number,
-        inputs=tuple(builder.arrive(flow, number, node) for flow in flows),
-        output=made.name,
-        store=store.name,
-        retention=None if node.windows is None else retention_of(node.windows, spec.retention),
-        repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
-        old=node.name in builder.wants_old,
-        changelog=changelog,
-        null_key_reasons=tuple(builder.null_key_reason(node, side) for side in range(len(flows))),
-        rows=_rows_store(builder, node, number),
-        refused=_refused_store(builder, node, number),
-    )
-    builder.steps.append(step)
-    if changelog is not None:
-        builder.changes[node.name] = builder.flows[changelog]
-    if versioned:
+    inputs = tuple(builder.arrive(flow, made.round, node) for flow in flows)
+    reasons = tuple(builder.null_key_reason(node, side) for side in range(len(flows)))
+    return PlannedTable(inputs, store.name, changelog, reasons)
+
+
+def finish_table(builder: PlanBuilder, node: Aggregate, table: PlannedTable) -> None:
+    """Notes where the changes of the table are, and keeps its history if that was asked for."""
+    if table.changelog is not None:
+        builder.changes[node.name] = builder.flows[table.changelog]
+    if is_versioned(node):
         builder.keep(node)
-    elif not windowed and node.name not in builder.wants_headers:
-        # A join by key in this round looks the aggregates up where they are.
-        builder.tables[node.name, number, None] = MaterializeStep(
-            node=node.name,
-            round=number,
-            inputs=(changelog or made.name,),
-            output=step.output,
-            store=store.name,
-            old=step.old,
-            changelog=changelog,
-        )
-
-
-def _layout(node: Aggregate) -> Layout:
-    windows = node.windows
-    plain = KEY_VALUE if windows is None else SESSIONS if windows.kind == "session" else WINDOWED
-    if node.columns is None:
-        return plain
-    in_one = windows is not None and windows.kind in ("session", "sliding")
-    return aggregates(PACKED if in_one else Parts.of(node.columns).layout, plain)
 
 
 def _keeps_rows(builder: PlanBuilder, node: Aggregate) -> bool:

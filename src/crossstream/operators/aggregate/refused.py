@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.hashing import hash_keys
-from crossstream.operators.aggregate.kernel import ROW_KEY, Groups
+from crossstream.operators.aggregate.kernel import ROW_KEY, GroupedRows
 from crossstream.storage.columns import take
 from crossstream.storage.snapshot import Snapshot
 
 NOT_ADDED = "not-added"
 """The reason under which rows are counted that are not taken away."""
 
-Row: TypeAlias = tuple[int, bytes]
+RefusedRow: TypeAlias = tuple[int, bytes]
 """The number of a group, and the serialised key of a row in the table."""
 
 _CHUNK = 1 << 18
@@ -32,11 +32,11 @@ class RefusedRows:
     """``view``: the store; ``groups``: those of the batch. ``passed``: the rows so far that were not taken away."""
 
     view: Snapshot
-    groups: Groups
+    groups: GroupedRows
     bits: int
     passed: int = 0
-    _held: set[Row] = field(default_factory=set)
-    _now: set[Row] = field(default_factory=set)
+    _held: set[RefusedRow] = field(default_factory=set)
+    _now: set[RefusedRow] = field(default_factory=set)
 
     def begin(self) -> bool:
         """Reads the rows of the batch's groups; whether there are any."""
@@ -51,11 +51,11 @@ class RefusedRows:
         keys: list[bytes] = rows.extra[ROW_KEY].to_pylist()
         return keys
 
-    def add(self, row: Row) -> None:
+    def add(self, row: RefusedRow) -> None:
         """Notes that the adder refused a row."""
         self._now.add(row)
 
-    def passes(self, row: Row) -> bool:
+    def passes(self, row: RefusedRow) -> bool:
         """Whether a row was refused, and so is not taken away; it is known no longer."""
         if row not in self._now:
             return False

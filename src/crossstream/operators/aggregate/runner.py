@@ -9,48 +9,33 @@ import numpy as np
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
-from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
-from crossstream.operators.aggregate.folds import Calls, Count, Packed
-from crossstream.operators.aggregate.group_rows import GroupRows
+from crossstream.operators.aggregate.builtin.columns import BEYOND, BuiltIn
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
+from crossstream.operators.aggregate.builtin.group_rows import GroupRows
+from crossstream.operators.aggregate.calls import Calls
+from crossstream.operators.aggregate.counts import Count
+from crossstream.operators.aggregate.folding import Fold
 from crossstream.operators.aggregate.kernel import (
-    END,
     GROUP,
     ROW_KEY,
     SIDE,
     SIGN,
-    START,
-    Fold,
-    Groups,
+    GroupedRows,
+    GroupState,
     in_order,
     look_up,
     put,
     update,
-    windows_from,
     with_old,
 )
 from crossstream.operators.aggregate.refused import NOT_ADDED, RefusedRows
-from crossstream.operators.aggregate.sessions import Sessions, put_sessions
-from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
-from crossstream.operators.aggregate.windows import (
-    BEFORE,
-    NOW,
-    MovingFold,
-    closing_time,
-    ends_of,
-    first_open,
-    is_open,
-    retention_of,
-    windows_of,
-)
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
+from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.json.plain import SchemaJson
-from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.columns import take
-from crossstream.tables.rows import as_stored
 from crossstream.task.runner import Emitted, OpenStore, Runner
 
 _ROW = "row"
@@ -97,50 +82,14 @@ class GroupTableRunner(Runner):
         return made.where(~made.key.missing() & ~made.value.missing())
 
 
-class AggregateRunner(Runner):
-    """Aggregates what is grouped, and keeps the table."""
+class GroupedRunner(Runner):
+    """What aggregations share, with windows or without: what comes in, what applies it, and how it comes out."""
 
     step: AggregateStep
 
-    def by_key(self) -> bool:
-        """Not with windows: which of them are closed depends on the stream time of all keys.
-
-        Of grouped tables the order among groups may be that of arrival in each range; between keys it is free.
-        """
-        node: graph.Aggregate = self.node
-        return node.windows is None
-
-    def finish(self) -> Emitted:
-        node: graph.Aggregate = self.node
-        store = self.task.stores(self.step.store)
-        changes = self._records(node, store)
-        if node.windows is None:
-            if changes is not None and changes.rows:
-                yield from self._results(node, store, changes)
-            return
-        timeline = store.passes(changes)
-        if timeline.moved:
-            store.heard(self.task.batch.silence)
-        elif node.emit_final:
-            oldest = max(store.horizon, first_open(node.windows, store.stream_time))
-            timeline = timeline.by_clock(store.moment(self.task.batch.silence, oldest))
-        store.stream_time = timeline.last
-        if changes is not None and changes.rows:
-            before, now = timeline.around(changes)
-            if node.windows.kind in ("session", "sliding"):
-                times = {BEFORE: before, NOW: now}
-                yield from self._moved(node, store, replace(changes, extra={**changes.extra, **times}))
-            else:
-                yield from self._results(node, store, self._in_windows(node.windows, changes, now))
-        if node.emit_final and len(timeline.time):
-            yield from self._closed(node, store, timeline)
-        if node.emit_final:
-            ready = (first_open(node.windows, time) for time in (timeline.last, timeline.newest))
-            self.waits(self._count(store, *ready))
-        self._expire(store)
-
-    def _records(self, node: graph.Aggregate, store: OpenStore) -> Changes | None:
+    def records(self, store: OpenStore) -> Changes | None:
         """What is grouped, in order of arrival, with keys in the form of the store."""
+        node: graph.Aggregate = self.node
         parts: list[Changes] = []
         held = {flow: self.gathered(flow) for flow in dict.fromkeys(self.step.inputs)}
         for side, flow in enumerate(self.step.inputs):
@@ -156,8 +105,7 @@ class AggregateRunner(Runner):
         if not parts:
             return None
         changes = by_arrival(concat_changes(parts))
-        without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
-        if without_nulls:
+        if not node.takes_nulls:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -168,123 +116,73 @@ class AggregateRunner(Runner):
         self.task.report.count_dropped(self.step.node, {reason: int(lost.sum())})
         return changes.where(~lost)
 
-    def _in_windows(self, windows: graph.WindowSpec, changes: Changes, times: np.ndarray) -> Changes:
-        """The records, once for each of their windows; without windows that are closed for them, which are counted."""
-        rows, starts = windows_of(windows, changes.ts)
-        there = is_open(windows, starts, times[rows])
-        self.task.report.count_dropped(self.step.node, {"late": int((~there).sum())})
-        rows, starts = rows[there], starts[there]
-        made = changes.take(rows)
-        return replace(made, extra={**made.extra, START: starts})
-
-    def _results(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
-        if not changes.rows:
-            return
-        groups = Groups.of(changes, self.task.batch.bits)
-        serde = store.definition.value
-        before = look_up(store.view, groups, serde)
-        every = self.step.changelog is not None
-        refused = self._refused_rows(groups)
-        made = update(groups, before, self._fold(node, store, groups, refused), every=every)
-        self._report_failures(node, groups, made.failures)
-        if refused is not None and refused.passed:
-            self.task.report.count_dropped(node.name, {NOT_ADDED: refused.passed})
-
-        def stored(changes: Changes) -> Changes:
-            kept = self.as_stored(changes, serde)
-            return with_old(kept, before) if self.step.old else kept
-
-        net = stored(made.net)
-        if net.rows:
-            put(store.view, net, groups.hashes[net.extra[GROUP]])
-            changelog = None if made.every is None else in_order(stored(made.every))
-            yield from self._changed(node, net.rows, in_order(net), changelog)
-
-    def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
-        """The changes of windows whose bounds depend on the records."""
-        assert node.windows is not None
-        assert self.step.retention is not None
-        serde, sessions = store.definition.value, node.windows.kind == "session"
-        changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
-        groups = Groups.of(changes, self.task.batch.bits)
-        every = self.step.changelog is not None
-        steps = self._moving_fold(node, store).steps(groups.rows, node.merger)
-        if sessions:
-            # Where sessions come out once, one that has come out takes no more records.
-            shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
-            found = Sessions.of(
-                store.view,
-                groups,
-                serde,
-                node.windows,
-                retention=shown,
-                horizon=store.horizon - store.definition.remembered,
-                final=node.emit_final,
-            )
-            made = found.update(steps, every=every, want_old=self.step.old)
-        else:
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
-            sliding = Sliding(node.windows, groups, held, steps)
-            sliding.run()
-            made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
-        self.task.report.count_dropped(self.step.node, {"late": made.late, "closed-session": made.apart})
-        self._report_failures(node, groups, made.failures)
-
-        def stored(changes: Changes) -> Changes:
-            kept = self.as_stored(changes, serde)
-            return kept if kept.old is None else replace(kept, old=as_stored(kept.old, serde))
-
-        net = stored(made.net)
-        if net.rows:
-            (put_sessions if sessions else put)(store.view, net, groups.hashes[net.extra[GROUP]])
-            repeated = made.repeated if self.step.repeats else None
-            emitted = net if repeated is None else stored(repeated)
-            changelog = None if made.every is None else stored(made.every)
-            yield from self._changed(node, net.rows, emitted, changelog)
-
-    def _changed(self, node: graph.Aggregate, rows: int, changes: Changes, every: Changes | None) -> Emitted:
-        """Emits the changes of the table, unless windows come out when they close."""
-        if not node.emit_final:
-            self.task.report.count_out(node.name, rows)
-            yield self.out(), self._keyed(changes)
-            if self.step.changelog is not None and every is not None:
-                yield self.step.changelog, self._keyed(every)
-
-    def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
-        beyond = next((failure for failure in failures if failure.role == BEYOND), None)
-        if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
-            raise self.task.failures.error(node, groups.rows, beyond)
-        if failures:
-            self.task.failures.failed(node, groups.rows, failures)
-
-    def _fold(
-        self, node: graph.Aggregate, store: OpenStore, groups: Groups, refused: RefusedRows | None
+    def fold(
+        self, serde: EngineSerde, rows: GroupRows | None = None, refused: RefusedRows | None = None
     ) -> Fold:
+        """What applies rows to aggregates. ``rows``: of the groups of a table; ``refused``: those of no aggregate."""
+        node: graph.Aggregate = self.node
         if node.columns is not None:
-            return Columns(Parts.of(node.columns), self._group_rows(groups))
-        return self._of_functions(node, store, refused)
-
-    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
-        if node.columns is not None:
-            return Packed(Columns(Parts.of(node.columns)))
-        return self._of_functions(node, store, None)
-
-    def _of_functions(
-        self, node: graph.Aggregate, store: OpenStore, refused: RefusedRows | None
-    ) -> Count | Calls:
-        serde = store.definition.value
+            return BuiltIn(AggregateParts.of(node.columns), rows)
         if node.operator == "count":
             return Count(serde)
         skips = self.task.settings.skips
-        return Calls(serde, node.adders, node.subtractor, node.initializer, skips, refused)
+        return Calls(serde, node.adders, node.subtractor, node.initializer, node.merger, skips, refused)
 
-    def _refused_rows(self, groups: Groups) -> RefusedRows | None:
+    def report_failures(self, groups: GroupedRows, failures: list[Failure]) -> None:
+        beyond = next((failure for failure in failures if failure.role == BEYOND), None)
+        if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
+            raise self.task.failures.error(self.node, groups.rows, beyond)
+        if failures:
+            self.task.failures.failed(self.node, groups.rows, failures)
+
+    def changed(self, rows: int, changes: Changes, every: Changes | None) -> Emitted:
+        """Emits the changes of the table. ``rows``: how many net ones; ``every``: each change."""
+        self.task.report.count_out(self.node.name, rows)
+        yield self.out(), self.keyed(changes)
+        if self.step.changelog is not None and every is not None:
+            yield self.step.changelog, self.keyed(every)
+
+    def keyed(self, changes: Changes) -> Changes:
+        """With the keys of the result, and without the columns of this step."""
+        return replace(changes, extra={})
+
+
+class AggregateRunner(GroupedRunner):
+    """Aggregates what is grouped, and keeps the table."""
+
+    def by_key(self) -> bool:
+        """Of grouped tables the order among groups may be that of arrival in each range; between keys it is free."""
+        return True
+
+    def finish(self) -> Emitted:
+        store = self.task.stores(self.step.store)
+        records = self.records(store)
+        if records is None or not records.rows:
+            return
+        groups, serde = GroupedRows.of(records, self.task.batch.bits), store.definition.value
+        before, refused = look_up(store.view, groups, serde), self._refused_rows(groups)
+        fold = self.fold(serde, self._group_rows(groups), refused)
+        updates = update(groups, before, fold, every=self.step.changelog is not None)
+        self.report_failures(groups, updates.failures)
+        if refused is not None and refused.passed:
+            self.task.report.count_dropped(self.node.name, {NOT_ADDED: refused.passed})
+        net = self._stored(updates.net, before, serde)
+        if net.rows:
+            put(store.view, net, groups.hashes[net.extra[GROUP]])
+            every = None if updates.every is None else in_order(self._stored(updates.every, before, serde))
+            yield from self.changed(net.rows, in_order(net), every)
+
+    def _stored(self, changes: Changes, before: GroupState, serde: EngineSerde) -> Changes:
+        kept = self.as_stored(changes, serde)
+        return with_old(kept, before) if self.step.old else kept
+
+    def _refused_rows(self, groups: GroupedRows) -> RefusedRows | None:
         """The rows of a table that its adder refused, where bad records are skipped."""
         if self.step.refused is None or not self.task.settings.skips:
             return None
         return RefusedRows(self.task.stores(self.step.refused).view, groups, self.task.batch.bits)
 
-    def _group_rows(self, groups: Groups) -> GroupRows | None:
+    def _group_rows(self, groups: GroupedRows) -> GroupRows | None:
         """The rows of the groups of a table, if they are kept."""
         if self.step.rows is None:
             return None
@@ -292,76 +190,3 @@ class AggregateRunner(Runner):
         serde = store.definition.value
         assert isinstance(serde, SchemaJson)
         return GroupRows(store.view, groups, serde, self.task.batch.id, self.task.batch.bits)
-
-    def _keyed(self, changes: Changes) -> Changes:
-        """With the keys of the result: those of windows have the window in them."""
-        if START not in changes.extra:
-            return replace(changes, extra={})
-        node: graph.Aggregate = self.node
-        serde = node.key
-        assert isinstance(serde, WindowedSerde)
-        assert node.windows is not None
-        starts = np.asarray(changes.extra[START])
-        ends = np.asarray(changes.extra[END]) if END in changes.extra else ends_of(node.windows, starts)
-        key = serde.joined(changes.key.wire(), starts, ends)
-        return replace(changes, key=Values(serde, wire=key), extra={})
-
-    def _closed(self, node: graph.Aggregate, store: OpenStore, timeline: Timeline) -> Emitted:
-        """The windows that have closed in the batch, in the order in which they closed, then by start and key."""
-        assert node.windows is not None
-        low = first_open(node.windows, timeline.before) if timeline.before >= 0 else 0
-        if self._leaves_at_close():
-            low = store.horizon
-        rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
-        if rows is None:
-            return
-        positions = np.asarray(rows["s"])
-        rises = timeline.first(closing_time(node.windows, positions))
-        bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
-        made = Changes(
-            Values(store.definition.key, wire=rows["key"]),
-            Values(store.definition.value, wire=rows["value"]),
-            rows["ts"],
-            timeline.major[rises],
-            timeline.minor[rises],
-            timeline.headers_at(rises),
-            extra=bounds,
-        )
-        if self.step.old:
-            made = replace(made, old=made.value.take(np.full(made.rows, -1)))
-        self.task.report.count_out(node.name, made.rows)
-        yield self.out(), self._keyed(made)
-        if self.step.changelog is not None:
-            yield self.step.changelog, self._keyed(made)
-
-    def _count(self, store: OpenStore, low: int, high: int) -> int:
-        """The windows from a position up to another one."""
-        return len(store.view.live_between(max(low, 0), high - 1)["h"]) if low < high else 0
-
-    def _expire(self, store: OpenStore) -> None:
-        """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
-
-        Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
-        out, wherever rescaling puts it. Sliding windows stay for the retention after their end, and its last moment:
-        as long as a record may come in time that is near to them (`retention_of`).
-        """
-        node: graph.Aggregate = self.node
-        retention, windows, now = self.step.retention, node.windows, store.stream_time
-        if retention is None or windows is None:
-            return
-        if self._leaves_at_close():
-            oldest = first_open(windows, now)
-        elif windows.kind == "sliding":
-            oldest = now - windows.size - retention
-        else:
-            newest = now // windows.advance * windows.advance if windows.kind == "time" else now
-            oldest = newest - retention + 1
-        store.horizon = max(store.horizon, oldest)
-
-    def _leaves_at_close(self) -> bool:
-        """Whether windows leave the store as soon as they have come out."""
-        node: graph.Aggregate = self.node
-        windows = node.windows
-        if windows is None or not node.emit_final or windows.kind == "sliding":
-            return False
-        return self.step.retention == retention_of(windows, None)

@@ -22,7 +22,8 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.order import by_key, running_maximum_of
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.serdes import calls
 from crossstream.serdes.debezium.events import NO_POSITION
 from crossstream.serdes.debezium.settings import Debezium
@@ -48,7 +49,7 @@ class Completed:
 
     changes: Changes
     late: int
-    failed: list[tuple[int, ProcessingError]]
+    failed: list[tuple[int, CrossStreamError]]
 
 
 def complete(
@@ -313,10 +314,10 @@ def truncated(view: Snapshot, truncate: Changes, place: int) -> Changes:
     return replace(one, key=key, value=nothing, headers=None, extra={})
 
 
-def _unknown(settings: Debezium, left_out: int) -> ProcessingError:
+def _unknown(settings: Debezium, left_out: int) -> CrossStreamError:
     names = [name for bit, name in enumerate(settings.unavailable) if left_out >> bit & 1]
-    return ProcessingError(
+    return refuse(
+        "CS-501",
         f"an event leaves out {', '.join(names)}, and no row was read before that has the value",
-        code="CS-501",
-        next="read the topic from its beginning, or take a new snapshot; where keys change, set REPLICA IDENTITY FULL",
+        "read the topic from its beginning, or take a new snapshot; where keys change, set REPLICA IDENTITY FULL",
     )

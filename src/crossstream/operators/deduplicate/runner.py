@@ -10,7 +10,8 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, evaluate, written
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
-from crossstream.errors import SerdeError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.operators.deduplicate.kernel import first_ones
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
@@ -48,12 +49,9 @@ class IdentifyRunner(Runner):
             self.emit(found)
 
 
-def _no_identity(error: SerdeError) -> SerdeError:
-    return SerdeError(
-        f"what identifies a record cannot be written: {error.what}",
-        code=error.code,
-        next="let key= return text, a number, or another JSON value",
-    )
+def _no_identity(error: CrossStreamError) -> CrossStreamError:
+    what = f"what identifies a record cannot be written: {error.what}"
+    return refuse(error.code, what, "let key= return text, a number, or another JSON value")
 
 
 class DeduplicateRunner(Runner):

@@ -11,7 +11,7 @@
     >>> orders.join(customers, lambda order, customer: {**order, **customer}, foreign_key="customer_id")
     <KTable orders.join(customers)>
 
-Two rounds, both in `kernel.py`: `subscribe` by primary key, `resolve` by foreign key. `unreferenced.py` has the rows of
+Two rounds: `subscriptions.py` by primary key, `kernel.py` by foreign key. `unreferenced.py` has the rows of
 right and outer joins that no left row refers to. With a global table: `global_join`. Page: docs/foreign-key-join.md.
 Rules: semantics 2.5 (docs/semantics.md).
 """

@@ -1,10 +1,10 @@
 """KTable–KTable join by foreign key.
 
-Two halves in two rounds. `subscribe`, keyed by the primary key, knows the old foreign key of every left row. It turns a
-left change into a subscription and, if the row moved, an unsubscription from the old one. `resolve`, keyed by the
-foreign key, holds the right table and the subscriptions with their left values, and makes the results. Both belong to
-one atomic batch, so a row's result is decided in one task, the partition of its current foreign key: no answer can be
-stale.
+Two halves in two rounds. `subscribe` (`subscriptions.py`), keyed by the primary key, knows the old foreign key of every
+left row. It turns a left change into a subscription and, if the row moved, an unsubscription from the old one.
+`resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values, and makes the
+results. Both belong to one atomic batch, so a row's result is decided in one task, the partition of its current foreign
+key: no answer can be stale.
 
     Story: an order refers to customer `a`. In one batch the order moves to customer `b` at 1, and `a` changes at 2. At
     1 the partition of `a` deletes the subscription, so the change at 2 does not answer the order.
@@ -23,169 +23,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, Headers, concat_headers, headers_in, headers_of
+from crossstream.columns.changes import Changes, LookupCounts, concat_headers, headers_in, headers_of
 from crossstream.columns.evaluate import evaluate_where
-from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
+from crossstream.columns.order import Puts, by_key, came_before
 from crossstream.columns.values import Values, nulls
-from crossstream.serdes import arrays
+from crossstream.operators.foreign_key_join.subscriptions import (
+    DELETE_KEY_AND_PROPAGATE,
+    INSTRUCTION,
+    PRIMARY,
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+    Subscribed,
+)
 from crossstream.serdes.contract import EngineSerde
-from crossstream.serdes.keys import LEFT
-from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
+from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
-from crossstream.tables.joined import Joined, Lookup
+from crossstream.tables.join_spec import JoinSpec, TableSide
+from crossstream.tables.joined import Joined
 from crossstream.tables.rows import as_changed
 
-Kind = Literal["inner", "left"]
-
-PRIMARY, INSTRUCTION = "primary key", "instruction"
-"""Extra columns of a subscription: the left row's key, and what it asks of the partition of a foreign key (KIP-213)."""
-
-DELETE_KEY_NO_PROPAGATE = 0
-"""Forget the row, emit nothing: its result is decided elsewhere."""
-DELETE_KEY_AND_PROPAGATE = 1
-"""Forget the row and emit a tombstone: it has no foreign key any more, or is gone."""
-PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
-"""Remember the row; emit its result, or a tombstone (inner) or the row without partner (left)."""
-PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
-"""Remember the row; emit its result if there is a right row."""
-
-REFERS = "refers"
-"""Extra column that counts referrers: 1 for a row that begins to refer to the foreign key, −1 for one that stops."""
-
-Emit = Literal["net", "changelog"]
-"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """``subscriptions``: keyed by foreign key. ``answers``: left rows that need no right table, by primary key."""
-
-    subscriptions: Changes
-    answers: Changes
-    dropped: dict[str, int]
-
-
-def subscribe(
-    kind: Kind,
-    view: Snapshot,
-    left: Changes,
-    references: pa.LargeBinaryArray,
-    serde: EngineSerde | None,
-    *,
-    emit: Emit,
-    bits: int,
-    counted: bool = False,
-) -> Subscribed:
-    """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
-
-    ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
-    subscriptions say which rows begin or cease to refer (`REFERS`).
-    """
-    lacking = int((~valid(references) & ~left.value.missing()).sum())  # semantics 2.5.3, rows 2, 5, 7
-    dropped = {"null-foreign-key": lacking} if kind == "inner" else {}
-    hashes = left.hashes(bits)
-    if emit == "changelog":
-        rows, begins = last_per_trigger(left, *by_key(left, hashes))
-    else:
-        rows = last_per_key(left, hashes)
-        begins = np.ones(len(rows), bool)
-    net, h, new = left.take(rows), hashes[rows], take(references, rows)
-    keys, is_row = net.key.wire(), ~net.value.missing()
-    old, was_row = _references_before(view, h, keys, new, is_row, begins)
-    has, had = valid(new) & is_row, valid(old) & was_row
-    same = has & had
-    both = np.flatnonzero(same)
-    same[both] = same_rows(new, both, old, both)
-    last = np.flatnonzero(np.append(begins[1:], True))
-    columns = {"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)}
-    view.put(columns if len(last) == len(h) else take_all(columns, last))
-
-    moved = has & had & ~same
-    left_behind = had & ~has
-    if kind == "inner":
-        leaving = np.where(left_behind, DELETE_KEY_AND_PROPAGATE, DELETE_KEY_NO_PROPAGATE)
-        joining = np.where(moved, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
-        alone = np.zeros(len(h), bool)
-    else:
-        leaving = np.full(len(h), DELETE_KEY_NO_PROPAGATE)
-        joining = np.full(len(h), PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
-        alone = ~has & (is_row | was_row)
-    leavers = np.flatnonzero(moved | left_behind)
-    joiners = np.flatnonzero(has)
-    subscriptions = _subscriptions(net, keys, serde, (leavers, old, leaving), (joiners, new, joining))
-    if counted:
-        refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
-        subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
-    if emit == "changelog":  # a row leaves one foreign key before it joins the next
-        subscriptions = subscriptions.take(np.argsort(np.concatenate([leavers, joiners]), kind="stable"))
-    return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
-
-
-def _references_before(
-    view: Snapshot,
-    hashes: np.ndarray,
-    keys: Column,
-    new: pa.LargeBinaryArray,
-    is_row: np.ndarray,
-    begins: np.ndarray,
-) -> tuple[pa.LargeBinaryArray, np.ndarray]:
-    """For rows grouped by key the foreign key before each, and whether there was a row."""
-    first = np.flatnonzero(begins)
-    whole = len(first) == len(hashes)
-    match = view.lookup(hashes[first], keys if whole else take(keys, first))
-    old = match.gather("reference")
-    if whole:
-        return old, match.found
-    index = np.where(begins, np.cumsum(begins) - 1, len(first) + np.arange(len(hashes)) - 1)
-    return take(pa.concat_arrays([old, new]), index), np.concatenate([match.found, is_row])[index]
-
-
-def _subscriptions(
-    net: Changes,
-    keys: Column,
-    serde: EngineSerde | None,
-    *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray],
-) -> Changes:
-    rows = np.concatenate([rows for rows, _, _ in groups])
-    references = pa.concat_arrays([take(references, rows) for rows, references, _ in groups])
-    instruction = np.concatenate([codes[rows] for rows, _, codes in groups]).astype(np.uint8)
-    taken = net.take(rows)
-    return replace(
-        taken,
-        key=Values(serde, wire=references),
-        old=None,
-        extra={PRIMARY: take(keys, rows), INSTRUCTION: instruction},
-    )
-
-
 _NONE = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Serdes:
-    """Of the left rows: primary key and value; ``right``: of the right values.
-
-    ``either``: results are keyed by `LeftOrRight` (decision 0018).
-    """
-
-    key: EngineSerde | None
-    value: EngineSerde | None
-    right: EngineSerde | None
-    either: EngineSerde | None = None
-
-    def keys(self, primary: pa.LargeBinaryArray) -> Values:
-        """The keys of results, from serialised primary keys."""
-        if self.either is None:
-            return Values(self.key, wire=primary)
-        return Values(self.either, wire=arrays.with_first_byte(LEFT, primary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +72,16 @@ class _Subscriptions:
     ends: np.ndarray | None = None
 
     @classmethod
-    def of(cls, emit: Emit, subscriptions: Changes, right: Changes, puts: Puts, bits: int) -> _Subscriptions:
+    def of(cls, spec: JoinSpec, subscriptions: Changes, right: Changes, puts: Puts) -> _Subscriptions:
         if not subscriptions.rows:
             return cls(subscriptions, _NONE, _NONE, _NONE, subscriptions.key.wire(), *[_NONE] * 4)
-        hashes = subscriptions.hashes(bits)
+        hashes = subscriptions.hashes(spec.bits)
         order, starts = by_key(subscriptions, hashes)
         subs, h, heads = subscriptions.take(order), hashes[order], np.flatnonzero(starts)
         group, keys = np.cumsum(starts) - 1, take(subs.key.wire(), heads)
         bounds = puts.places(h[heads], keys) if right.rows else [np.zeros(len(heads), np.int64)] * 2
         first, last = (bound[group] for bound in bounds)
-        if emit == "net":  # of a row one at a foreign key, after all right changes
+        if spec.emit == "net":  # of a row one at a foreign key, after all right changes
             return cls(subs, h, group, heads, keys, first, first, last, last)
         came = [came_before(subs.major, subs.minor, right, or_with=also) for also in (False, True)]
         before, after = (bisect(puts.rank, first, last, count, right=False) for count in came)
@@ -232,15 +94,15 @@ class _Subscriptions:
         begins, ends = chain[np.append(True, ~follows)], chain[np.append(~follows, True)]
         return cls(subs, h, group, heads, keys, first, before, after, last, begins, ends)
 
-    def kept(self, serde: EngineSerde | None, bits: int, with_headers: bool) -> Run:
+    def kept(self, spec: JoinSpec, with_headers: bool) -> Run:
         """The rows of the store after the batch; ``limit``: those in front of it found what was there before."""
         primary = self.changes.extra[PRIMARY]
         columns: dict[str, Column] = {
             "h": self.hashes,
-            "s": hash_keys(primary, bits),
+            "s": hash_keys(primary, spec.bits),
             "key": self.changes.key.wire(),
             "key2": primary,
-            "value": self.changes.value.wire(serde),
+            "value": self.changes.value.wire(spec.serdes.left),
             "ts": self.changes.ts,
             "gone": (self.changes.extra[INSTRUCTION] <= DELETE_KEY_AND_PROPAGATE).astype(np.uint8),
         }
@@ -252,55 +114,37 @@ class _Subscriptions:
 
 
 def resolve(
-    kind: Kind,
-    joiner: Function,
-    view: Snapshot,
-    subscriptions: Changes,
-    answers: Changes,
-    right: Changes,
-    right_rows: Lookup,
-    serdes: Serdes,
-    asked: tuple[Asked, Asked],
-    *,
-    emit: Emit,
-    bits: int,
-    chunk: int,
-    headers: Headers | None = None,
+    spec: JoinSpec,
+    store: Snapshot,
+    left: Subscribed,
+    right: TableSide,
+    counts: tuple[LookupCounts, LookupCounts],
 ) -> Iterator[Joined]:
-    """The results of a batch, in chunks of about ``chunk`` rows.
+    """The results of a batch, in chunks.
 
-    ``subscriptions``, ``answers``, ``right``: net changes, or every change in arrival order. ``right_rows`` looks up
-    the right table *before* them. ``view``: the subscription store, which this updates. ``asked``: counts left rows
-    with a foreign key, and right rows, for which those that refer to them are partners. ``headers``: of the results;
-    None: of what triggers them.
+    ``left``, ``right``: net changes, or every change in arrival order. ``store``: the subscriptions, which this
+    updates. ``counts``: of left rows with a foreign key, and of right rows, for which those that refer to them are
+    partners.
     """
-    if answers.rows:
-        yield _without_partner(joiner, answers, serdes, headers)
-    was, puts = Snapshot(view.layout, view.levels), Puts.of(right, bits)
-    subs = _Subscriptions.of(emit, subscriptions, right, puts, bits)
-    referred = np.zeros(right.rows, bool)
+    if left.answers.rows:
+        yield _without_partner(spec, left.answers, right.value)
+    was, puts = Snapshot(store.layout, store.levels), Puts.of(right.changes, spec.bits)
+    subs = _Subscriptions.of(spec, left.subscriptions, right.changes, puts)
+    changed = replace(right, changes=puts.changes)
+    referred = np.zeros(puts.changes.rows, bool)
     kept = None
-    if subscriptions.rows:
-        kept = subs.kept(serdes.value, bits, "headers" in view.layout.names)
-        view.put(dict(kept.columns))
-        yield from _from_left(
-            kind, joiner, subs, puts.changes, right_rows, serdes, asked[0], referred, headers
-        )
-    if right.rows:
+    if subs.changes.rows:
+        kept = subs.kept(spec, "headers" in store.layout.names)
+        store.put(dict(kept.columns))
+        yield from _from_left(spec, subs, changed, counts[0], referred)
+    if puts.changes.rows:
         there = ~puts.changes.value.missing()
-        exists = there | (kind == "left")
-        partners = np.zeros(right.rows, np.int64)
-        for lefts, primary, own, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
-            partners += np.bincount(rows, minlength=right.rows)
-            joined = _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
-            if headers is not None:
-                of_rows = _of_present(puts.changes.headers, puts.changes.value)
-                of_rows = None if of_rows is None else take_or_null(of_rows, rows)
-                changes = replace(joined.changes, headers=headers_of(headers, own, of_rows))
-                joined = replace(joined, changes=changes)
-            yield joined
-        asked[1].count(there, there & (referred | (partners > 0)))
-        asked[1].most = max(asked[1].most, int(partners.max()))
+        partners = np.zeros(len(there), np.int64)
+        for lefts in _referring(spec, was, subs, kept, puts):
+            partners += np.bincount(lefts.change, minlength=len(there))
+            yield _answer(spec, lefts, puts.changes, there)
+        counts[1].count(there, there & (referred | (partners > 0)))
+        counts[1].most = max(counts[1].most, int(partners.max()))
 
 
 def _of_present(headers: Column | None, values: Values) -> Column | None:
@@ -310,27 +154,20 @@ def _of_present(headers: Column | None, values: Values) -> Column | None:
     return take_or_null(headers, np.where(values.missing(), -1, np.arange(values.rows)))
 
 
-def _without_partner(joiner: Function, answers: Changes, serdes: Serdes, headers: Headers | None) -> Joined:
+def _without_partner(spec: JoinSpec, answers: Changes, right_value: EngineSerde | None) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
-    keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
-    left, right = answers.value, nulls(answers.rows, serdes.right)
-    results = evaluate_where(~left.missing(), joiner, keys, left=left, right=right)
+    keys = answers.key if spec.serdes.either is None else spec.serdes.keys(answers.key.wire())
+    left, right = answers.value, nulls(answers.rows, right_value)
+    results = evaluate_where(~left.missing(), spec.joiner, keys, left=left, right=right)
     changes = replace(answers, key=keys, value=results.values, old=None, extra={})
-    if headers is not None:
-        changes = replace(changes, headers=headers_of(headers, _of_present(answers.headers, left), None))
+    if spec.headers is not None:
+        own = _of_present(answers.headers, left)
+        changes = replace(changes, headers=headers_of(spec.headers, own, None))
     return Joined.of(changes, results.failures, left, right)
 
 
 def _from_left(
-    kind: Kind,
-    joiner: Function,
-    subs: _Subscriptions,
-    right: Changes,
-    right_rows: Lookup,
-    serdes: Serdes,
-    asked: Asked,
-    referred: np.ndarray,
-    headers: Headers | None,
+    spec: JoinSpec, subs: _Subscriptions, right: TableSide, counts: LookupCounts, referred: np.ndarray
 ) -> Iterator[Joined]:
     """Results triggered by left rows: each sees the right row as the changes in front of ``after`` leave it.
 
@@ -339,8 +176,8 @@ def _from_left(
     instruction = subs.changes.extra[INSTRUCTION]
     asking, with_it = instruction >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, subs.after > subs.before
     put = np.where(subs.after > subs.first, subs.after - 1, -1)
-    seen = as_changed(right_rows(subs.hashes[subs.heads], subs.keys), right, subs.group, put)
-    asked.count(asking, asking & seen.present)
+    seen = as_changed(right.rows(subs.hashes[subs.heads], subs.keys), right.changes, subs.group, put)
+    counts.count(asking, asking & seen.present)
     referred[put[asking & with_it]] = True
     found = seen.present | with_it
     emits = (instruction == DELETE_KEY_AND_PROPAGATE) | (instruction == PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
@@ -350,16 +187,16 @@ def _from_left(
         return
     picked = subs.changes.take(rows) if len(rows) < subs.changes.rows else subs.changes
     there, asking = seen.present[rows], asking[rows]
-    keys, partners = serdes.keys(picked.extra[PRIMARY]), seen.values.take(rows)
-    exists = asking & there if kind == "inner" else asking
-    made = evaluate_where(exists, joiner, keys, left=picked.value, right=partners)
+    keys, partners = spec.serdes.keys(picked.extra[PRIMARY]), seen.values.take(rows)
+    exists = asking & there if spec.kind == "inner" else asking
+    made = evaluate_where(exists, spec.joiner, keys, left=picked.value, right=partners)
     times = np.where(there, np.maximum(picked.ts, seen.ts[rows]), picked.ts)
     result = replace(picked, key=keys, value=made.values, ts=times, old=None, extra={})
-    later = _right_was_later(result, np.where(asking, put[rows], -1), right)
-    if headers is not None:
+    later = _right_was_later(result, np.where(asking, put[rows], -1), right.changes)
+    if spec.headers is not None:
         of_rows = None if seen.headers is None else take_or_null(seen.headers, rows)
         own = _of_present(picked.headers, picked.value)
-        later = replace(later, headers=headers_of(headers, own, of_rows))
+        later = replace(later, headers=headers_of(spec.headers, own, of_rows))
     yield Joined.of(later, made.failures, picked.value, partners)
 
 
@@ -382,33 +219,43 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
     )
 
 
-def _answered(
-    subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: EngineSerde | None, chunk: int
-) -> Iterator[tuple[Values, Column, Column | None, np.ndarray]]:
-    """Left rows and the right changes that come while they refer to them: value, primary key, headers, change."""
+@dataclass(frozen=True, slots=True)
+class _Referring:
+    """Left rows, and of each the right ``change`` that comes while it refers to that row. ``primary``: their keys."""
+
+    values: Values
+    primary: Column
+    headers: Column | None
+    change: np.ndarray
+
+
+def _referring(
+    spec: JoinSpec, was: Snapshot, subs: _Subscriptions, kept: Run | None, puts: Puts
+) -> Iterator[_Referring]:
+    """The left rows that right changes answer: those that refer to them since this batch, and since earlier ones."""
     changes = subs.changes
     live = np.flatnonzero(
         (changes.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE) & (subs.after < subs.until)
     )
-    for rows, positions in _expanded(subs.after[live], subs.until[live], chunk):
+    for rows, positions in _expanded(subs.after[live], subs.until[live], spec.chunk):
         own = None if changes.headers is None else take_or_null(changes.headers, live[rows])
-        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), own, positions
+        primary = take(changes.extra[PRIMARY], live[rows])
+        yield _Referring(changes.value.take(live[rows]), primary, own, positions)
     ends = np.append(puts.starts[1:], len(puts.rank))
-    for queries, columns in was.scan(puts.hashes, puts.keys, chunk):
+    for queries, columns in was.scan(puts.hashes, puts.keys, spec.chunk):
+        value, primary, own = columns["value"], columns["key2"], columns.get("headers")
         moved, limit = _moved(kept, columns)
-        if not len(moved) and len(puts.starts) == len(
-            puts.rank
-        ):  # each right row once, and it answers all of them
-            yield Values(serde, wire=columns["value"]), columns["key2"], columns.get("headers"), queries
+        if not len(moved) and len(puts.starts) == len(puts.rank):
+            # Each right row changes once, and answers all of them.
+            yield _Referring(Values(spec.serdes.left, wire=value), primary, own, queries)
             continue
         until = ends[queries]
         until[moved] = limit
-        for rows, positions in _expanded(puts.starts[queries], until, chunk):
-            value, primary, own = columns["value"], columns["key2"], columns.get("headers")
+        for rows, positions in _expanded(puts.starts[queries], until, spec.chunk):
+            picked = value, primary, own
             if len(rows) < len(queries) or not is_sorted(rows):
-                value, primary = take(value, rows), take(primary, rows)
-                own = None if own is None else take(own, rows)
-            yield Values(serde, wire=value), primary, own, positions
+                picked = take(value, rows), take(primary, rows), None if own is None else take(own, rows)
+            yield _Referring(Values(spec.serdes.left, wire=picked[0]), picked[1], picked[2], positions)
 
 
 def _expanded(start: np.ndarray, stop: np.ndarray, chunk: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -433,12 +280,16 @@ def _moved(kept: Run | None, columns: dict[str, Column]) -> tuple[np.ndarray, np
     return order[queries[same]], kept["limit"][rows[same]]
 
 
-def _answer(
-    joiner: Function, keys: Values, lefts: Values, right: Changes, rows: np.ndarray, exists: np.ndarray
-) -> Joined:
-    """Results triggered by right rows: of these left rows, each with the right change in its row of ``rows``."""
-    partners = right.value.take(rows)
-    made = evaluate_where(exists, joiner, keys, left=lefts, right=partners)
-    headers = None if right.headers is None else take_or_null(right.headers, rows)
+def _answer(spec: JoinSpec, lefts: _Referring, right: Changes, there: np.ndarray) -> Joined:
+    """Results triggered by right rows; ``there``: the changes that leave one."""
+    rows, keys, partners = lefts.change, spec.serdes.keys(lefts.primary), right.value.take(lefts.change)
+    exists = there[rows] if spec.kind == "inner" else np.ones(len(rows), bool)
+    made = evaluate_where(exists, spec.joiner, keys, left=lefts.values, right=partners)
+    if spec.headers is None:
+        headers = None if right.headers is None else take_or_null(right.headers, rows)
+    else:
+        present = _of_present(right.headers, right.value)
+        of_rows = None if present is None else take_or_null(present, rows)
+        headers = headers_of(spec.headers, lefts.headers, of_rows)
     changes = Changes(keys, made.values, right.ts[rows], right.major[rows], right.minor[rows], headers)
-    return Joined.of(changes, made.failures, lefts, partners)
+    return Joined.of(changes, made.failures, lefts.values, partners)

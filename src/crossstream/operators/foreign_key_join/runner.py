@@ -8,36 +8,25 @@ from types import MappingProxyType
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import Changes, JoinKind, LookupCounts
 from crossstream.columns.evaluate import Failure, evaluate_where, serialized
 from crossstream.columns.functions import Function
+from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.kernel import (
-    INSTRUCTION,
-    PRIMARY,
-    REFERS,
-    Emit,
-    Kind,
-    Serdes,
-    resolve,
-    subscribe,
-)
+from crossstream.operators.foreign_key_join.kernel import resolve
+from crossstream.operators.foreign_key_join.subscriptions import Subscribed, subscribe
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
-from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes.contract import EngineSerde
-from crossstream.storage.columns import EMPTY_BYTES, Column
-from crossstream.task.runner import Emitted, Runner, no_changes
+from crossstream.storage.columns import Column
+from crossstream.tables.join_spec import Serdes
+from crossstream.task.runner import Emitted, Runner
 
-LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
+LEFT_ROWS: Mapping[graph.ForeignKeyKind, JoinKind] = MappingProxyType(
     {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
 )
 """Which join the rows of left keys are, in each kind of join."""
-
-
-def emit_of(changelog: bool) -> Emit:
-    return "changelog" if changelog else "net"
 
 
 class ReferenceRunner(Runner):
@@ -102,17 +91,10 @@ class SubscribeRunner(Runner):
         if not left.rows:
             return
         store = self.task.stores(self.step.store)
-        column = left.extra[self.step.column]
-        subscribed = subscribe(
-            LEFT_ROWS[node.kind],
-            store.view,
-            replace(left, extra={}),
-            column,
-            store.definition.value,
-            emit=emit_of(self.step.changelog),
-            bits=self.task.batch.bits,
-            counted=node.kind in ("right", "outer"),
-        )
+        references = Values(store.definition.value, wire=left.extra[self.step.column])
+        spec = self.join_spec(LEFT_ROWS[node.kind], changelog=self.step.changelog)
+        counted = node.kind in ("right", "outer")
+        subscribed = subscribe(spec, store.view, replace(left, extra={}), references, counted=counted)
         self.task.report.count_dropped(node.name, subscribed.dropped)
         if subscribed.subscriptions.rows:
             yield self.out(), subscribed.subscriptions
@@ -139,52 +121,21 @@ class ResolveRunner(Runner):
         store = self.task.stores(self.step.subscriptions)
         table = self.task.stores(self.step.right_store)
         flows = self.task.plan.flows
-        flow = flows[inner(node.name, "subscriptions")]
-        left_key = flows[inner(node.name, "answers")].key
-        if subscriptions is None:
-            subscriptions = no_subscriptions(flow, counted=self.step.referrers is not None)
-        if right is None:
-            right = no_changes(table.definition.key, table.definition.value)
+        flow, left_key = flows[inner(node.name, "subscriptions")], flows[inner(node.name, "answers")].key
         either = None if self.step.referrers is None else node.key
-        asked, right_rows = Asked(), table.lookup_before()
-        chunks = resolve(
+        spec = self.join_spec(
             LEFT_ROWS[node.kind],
-            node.joiner,
-            store.view,
-            subscriptions,
-            answers if answers is not None else no_changes(left_key, flow.value),
-            right,
-            right_rows,
-            Serdes(left_key, flow.value, table.definition.value, either),
-            (asked, asked),
-            emit=emit_of(self.step.changelog),
-            bits=self.task.batch.bits,
-            chunk=self.task.settings.chunk_rows,
+            Serdes(left_key, flow.value, either=either),
             headers=node.headers,
+            changelog=self.step.changelog,
         )
-        for joined in chunks:
+        left, side = Subscribed.of(subscriptions, answers, flow.key, spec.serdes), table.side(right)
+        counts = LookupCounts()
+        for joined in resolve(spec, store.view, left, side, (counts, counts)):
             yield from self.joined(joined)
-        self.report_asked(asked, store.some_key, table.some_key)
+        self.report_asked(counts, store.some_key, table.some_key)
         if self.step.referrers is None:
             return
-        assert node.key is not None
-        unreferred = unreferenced(
-            node.joiner,
-            self.task.stores(self.step.referrers).view,
-            subscriptions,
-            right,
-            right_rows,
-            node.key,
-            flow.value,
-            emit=emit_of(self.step.changelog),
-            bits=self.task.batch.bits,
-            headers=node.headers,
-        )
+        unreferred = unreferenced(spec, self.task.stores(self.step.referrers).view, left.subscriptions, side)
         if unreferred is not None:
             yield from self.joined(unreferred)
-
-
-def no_subscriptions(flow: Flow, counted: bool) -> Changes:
-    extra = {PRIMARY: EMPTY_BYTES, INSTRUCTION: np.empty(0, np.uint8)}
-    counts = {REFERS: np.empty(0, np.int64)} if counted else {}
-    return replace(no_changes(flow.key, flow.value), extra={**extra, **counts})

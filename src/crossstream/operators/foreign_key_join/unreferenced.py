@@ -13,51 +13,37 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, Headers, both_sides, headers_of
+from crossstream.columns.changes import Changes, both_sides, headers_of
 from crossstream.columns.evaluate import evaluate_where
-from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
+from crossstream.operators.foreign_key_join.subscriptions import REFERS
 from crossstream.serdes import arrays
-from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take, take_or_null
 from crossstream.storage.snapshot import Snapshot
-from crossstream.tables.joined import Joined, Lookup
-from crossstream.tables.rows import Rows, as_changed
+from crossstream.tables.join_spec import Emit, JoinSpec, TableSide
+from crossstream.tables.joined import Joined
+from crossstream.tables.rows import TableRows, as_changed
 
 _NEVER = np.iinfo(np.int64).min
 
 
-def unreferenced(
-    joiner: Function,
-    referrers: Snapshot,
-    subscriptions: Changes,
-    right: Changes,
-    right_rows: Lookup,
-    either: EngineSerde,
-    left_value: EngineSerde | None,
-    *,
-    emit: Emit,
-    bits: int,
-    headers: Headers | None = None,
-) -> Joined | None:
-    """The changes of the rows of right keys, or None. ``either``: serde of the result's keys.
+def unreferenced(spec: JoinSpec, store: Snapshot, subscriptions: Changes, right: TableSide) -> Joined | None:
+    """The changes of the rows of right keys, or None.
 
-    ``headers``: see `resolve`. ``subscriptions``: in arrival order, with `REFERS`; ``right``: net right changes, or
-    every change. ``right_rows`` looks up the right table before them. ``referrers``: the store of counts, which this
-    updates.
+    ``subscriptions``: in arrival order, with `REFERS`; ``right``: its net changes, or every one. ``store``: of the
+    counts of referrers, which this updates.
     """
     moves = subscriptions.where(subscriptions.extra[REFERS] != 0)
-    if not moves.rows and not right.rows:
+    if not moves.rows and not right.changes.rows:
         return None
-    events = _Events.of(moves, right, bits)
-    first, last, group = events.steps(emit)
+    events = _Events.of(moves, right.changes, spec.bits)
+    first, last, group = events.steps(spec.emit)
     heads = np.flatnonzero(np.diff(group, prepend=-1))
     ends = np.append(heads[1:], len(group)) - 1
     h, keys = events.hashes[first[heads]], take(events.changes.key.wire(), first[heads])
-    count = np.asarray(referrers.lookup(h, keys).gather("count"))
+    count = np.asarray(store.lookup(h, keys).gather("count"))
     moved = np.add.reduceat(events.refers, first)
     total = np.cumsum(moved)
     now_count = (count - (total - moved)[heads])[group] + total
@@ -66,10 +52,12 @@ def unreferenced(
     if len(kept):
         left = now_count[ends][kept]
         gone = (left == 0).astype(np.uint8)
-        referrers.put({"h": h[kept], "key": take(keys, kept), "count": left, "gone": gone})
+        store.put({"h": h[kept], "key": take(keys, kept), "count": left, "gone": gone})
 
-    before = right_rows(h, keys)
-    was, now = (as_changed(before, right, group, events.newest(at, group)) for at in (first - 1, last))
+    before = right.rows(h, keys)
+    was, now = (
+        as_changed(before, right.changes, group, events.newest(at, group)) for at in (first - 1, last)
+    )
     alone_before, alone = was.present & (was_count == 0), now.present & (now_count == 0)
     changed = np.logical_or.reduceat(events.is_right, first)
     turned = (was_count == 0) != (now_count == 0)
@@ -78,16 +66,16 @@ def unreferenced(
         return None
     result = replace(
         events.changes.take(last[rows]),
-        key=Values(either, wire=arrays.with_first_byte(RIGHT, take(keys, group[rows]))),
+        key=Values(spec.serdes.either, wire=arrays.with_first_byte(RIGHT, take(keys, group[rows]))),
         ts=events.times(first, last, now)[rows],
     )
-    lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
+    lefts = Values(spec.serdes.left, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
     rights = now.values.take(rows)
-    made = evaluate_where(alone[rows], joiner, result.key, left=lefts, right=rights)
+    made = evaluate_where(alone[rows], spec.joiner, result.key, left=lefts, right=rights)
     result = result.with_value(made.values)
-    if headers is not None:
+    if spec.headers is not None:
         of_rows = None if now.headers is None else take_or_null(now.headers, rows)
-        result = replace(result, headers=headers_of(headers, None, of_rows))
+        result = replace(result, headers=headers_of(spec.headers, None, of_rows))
     return Joined.of(result, made.failures, lefts, rights)
 
 
@@ -140,7 +128,7 @@ class _Events:
         position = np.append(np.maximum.accumulate(np.where(self.is_right, positions, -1)), -1)[at]
         return np.where(position >= np.flatnonzero(self.begins)[group], self.row[position], -1)
 
-    def times(self, first: np.ndarray, last: np.ndarray, now: Rows) -> np.ndarray:
+    def times(self, first: np.ndarray, last: np.ndarray, now: TableRows) -> np.ndarray:
         """That of the last trigger; where it moved left rows, the newest of theirs and of the right row."""
         changes = self.changes
         end = np.repeat(last, np.diff(first, append=changes.rows))

@@ -7,15 +7,13 @@ inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.1
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.changes import (
-    Asked,
     Changes,
-    Headers,
+    LookupCounts,
     headers_of,
 )
 from crossstream.columns.evaluate import Failure, evaluate, serialized
@@ -25,8 +23,7 @@ from crossstream.columns.values import Values
 from crossstream.storage.columns import Column, take, take_or_null
 from crossstream.storage.sorted_run import places_of, stable_order
 from crossstream.tables.global_tables import GlobalTable
-
-Kind = Literal["inner", "left"]
+from crossstream.tables.join_spec import JoinSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +36,14 @@ class LookedUp:
     changes: Changes
     failures: list[Failure]
     dropped: dict[str, int]
-    asked: Asked
+    counts: LookupCounts
     keys: Values
 
 
 def look_up(
-    kind: Kind,
-    key_selector: Function,
-    joiner: Function,
-    records: Changes,
-    table: GlobalTable,
-    *,
-    bits: int,
-    both_keys: bool = False,
-    headers: Headers | None = None,
+    spec: JoinSpec, key_selector: Function, records: Changes, table: GlobalTable, *, both_keys: bool = False
 ) -> LookedUp:
-    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too.
-
-    ``headers``: of the results; None: of the records.
-    """
+    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too."""
     selected = evaluate(key_selector, records.key, value=records.value)
     keys, wrong = serialized(selected.values, table.key, "the selected key")
     failures = [*selected.failures, *wrong]
@@ -67,33 +53,33 @@ def look_up(
     no_value = records.value.missing() & ~failed
     no_key = Values(table.key, wire=keys).missing() & ~failed & ~no_value
     dropped = {"null-value": int(no_value.sum())}
-    if kind == "inner":
+    if spec.kind == "inner":
         dropped["null-selected-key"] = int(no_key.sum())
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
     rows, of_rows, unresolved = _rows(
-        records, asking, Values(table.key, wire=keys), table, bits, headers in ("right", "both")
+        records, asking, Values(table.key, wire=keys), table, spec.bits, spec.headers in ("right", "both")
     )
     failures += unresolved
     failed[[failure.row for failure in unresolved]] = True
-    found, asked = ~rows.missing(), Asked()
-    asked.count(asks, found)
-    keep = found if kind == "inner" else ~(failed | no_value)
+    found, counts = ~rows.missing(), LookupCounts()
+    counts.count(asks, found)
+    keep = found if spec.kind == "inner" else ~(failed | no_value)
     kept = np.flatnonzero(keep)
     left = records.take(kept)
     sides = {"left": left.value, "right": rows.take(kept)}
     if both_keys:
         sides = {"other_key": Values(table.key, wire=keys).take(kept), **sides}
-    joined = evaluate(joiner, left.key, **sides)
+    joined = evaluate(spec.joiner, left.key, **sides)
     failures += [failure.at(kept[failure.row]) for failure in joined.failures]
     results = replace(left, value=joined.values, old=None, extra={})
-    if headers is not None:
+    if spec.headers is not None:
         of_rows = None if of_rows is None else take(of_rows, kept)
-        results = replace(results, headers=headers_of(headers, left.headers, of_rows))
+        results = replace(results, headers=headers_of(spec.headers, left.headers, of_rows))
     if joined.failures:
         results = results.without([failure.row for failure in joined.failures])
-    return LookedUp(results, failures, dropped, asked, Values(table.key, wire=keys).take(asking[:1]))
+    return LookedUp(results, failures, dropped, counts, Values(table.key, wire=keys).take(asking[:1]))
 
 
 def _rows(

@@ -9,27 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, no_changes, some_given
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.foreign_key_join.kernel import (
+from crossstream.operators.foreign_key_join.kernel import resolve
+from crossstream.operators.foreign_key_join.runner import LEFT_ROWS
+from crossstream.operators.foreign_key_join.subscriptions import (
     INSTRUCTION,
     PRIMARY,
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
-    Serdes,
-    resolve,
+    Subscribed,
 )
-from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.kernel import look_up
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column
 from crossstream.tables.global_tables import Changed, History
+from crossstream.tables.join_spec import Serdes, TableSide
 from crossstream.tables.partners import LEFT, RIGHT
-from crossstream.tables.rows import Rows, upsert
-from crossstream.task.runner import Emitted, Runner, no_changes
+from crossstream.tables.rows import TableRows, upsert
+from crossstream.task.runner import Emitted, Runner
 
 
 class GlobalRunner(Runner):
@@ -69,19 +70,11 @@ class StreamGlobalJoinRunner(Runner):
         node: graph.StreamGlobalJoin = self.node
         report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
-        found = look_up(
-            node.kind,
-            node.key_selector,
-            node.joiner,
-            records,
-            table,
-            bits=self.task.batch.bits,
-            both_keys=node.both_keys,
-            headers=node.headers,
-        )
+        spec = self.join_spec(node.kind, headers=node.headers)
+        found = look_up(spec, node.key_selector, records, table, both_keys=node.both_keys)
         report.count_dropped(node.name, found.dropped)
         self.note_field(node.key_selector, records)
-        self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)
+        self.report_asked(found.counts, partial(some_given, found.keys), table.some_key)
         if found.failures:
             self.task.failures.failed(node, records, found.failures)
         if found.changes.rows:
@@ -107,34 +100,28 @@ class GlobalResolveRunner(Runner):
         if subscriptions is None and answers is None and right is None:
             return
 
-        def right_rows(hashes: np.ndarray, keys: Column) -> Rows:
+        def right_rows(hashes: np.ndarray, keys: Column) -> TableRows:
             looked = table.before(hashes, keys)
             unresolved.update((keys[failure.row].as_py(), failure) for failure in looked.failures)
             return looked.rows
 
-        store = self.task.stores(self.step.subscriptions)
-        looking = Asked(), Asked()
-        chunks = resolve(
+        spec = self.join_spec(
             LEFT_ROWS[node.kind],
-            node.joiner,
-            store.view,
-            no_subscriptions(asking, counted=False) if subscriptions is None else subscriptions,
-            no_changes(left_key, asking.value) if answers is None else answers,
-            no_changes(table.key, table.value) if right is None else right,
-            right_rows,
-            Serdes(left_key, asking.value, table.value),
-            looking,
-            emit=emit_of(self.step.changelog),
-            bits=self.task.batch.bits,
-            chunk=self.task.settings.chunk_rows,
+            Serdes(left_key, asking.value),
             headers=node.headers,
+            changelog=self.step.changelog,
         )
-        for joined in chunks:
+        left = Subscribed.of(subscriptions, answers, asking.key, spec.serdes)
+        side = TableSide(
+            no_changes(table.key, table.value) if right is None else right, right_rows, table.value
+        )
+        store, counts = self.task.stores(self.step.subscriptions), (LookupCounts(), LookupCounts())
+        for joined in resolve(spec, store.view, left, side, counts):
             yield from self.joined(joined)
         if unresolved and subscriptions is not None:
             self._report_looked_up(subscriptions, unresolved, left_key)
         # Each partition gets all changes of the global table; those that no left row here refers to do not count.
-        lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
+        lefts = LookupCounts(counts[LEFT].matched + counts[RIGHT].matched, counts[LEFT].unmatched)
         self.report_asked(lefts, store.some_key, table.some_key)
 
     def _report_changes(self, changed: Changed) -> None:

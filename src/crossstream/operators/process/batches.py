@@ -12,6 +12,7 @@ import pyarrow as pa
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.values import Values
+from crossstream.error_codes import refuse
 from crossstream.errors import ProcessingError
 from crossstream.graph import nodes as graph
 from crossstream.operators.process.context import ProcessorContext, Timers
@@ -79,12 +80,9 @@ class TransformBatchesRunner(Runner):
                 np.int64
             )
             if rows and ts.min() < 0:
-                raise ProcessingError(
-                    f"the function of {node.name} returned the timestamp {ts.min()}",
-                    code="CS-507",
-                    where=self.task.failures.place(node, part, part.rows - 1),
-                    next="return milliseconds since the epoch, 0 or more",
-                )
+                what = f"the function of {node.name} returned the timestamp {ts.min()}"
+                step = "return milliseconds since the epoch, 0 or more"
+                raise refuse("CS-507", what, step, **self.task.failures.place(node, part, part.rows - 1))
             if rows <= part.rows:  # one record each, so that those of different keys stay in order below
                 triggers = np.arange(part.rows - rows, part.rows)
         else:
@@ -105,11 +103,8 @@ def _column(values: Values) -> pa.Array:
     try:
         return pa.array(values.objects())
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ProcessingError(
-            f"no column of Arrow holds these values: {error}",
-            code="CS-501",
-            next='declare their type: serdes.json(Order), serdes.json({"price": pl.Float64})',
-        ) from error
+        step = 'declare their type: serdes.json(Order), serdes.json({"price": pl.Float64})'
+        raise refuse("CS-501", f"no column of Arrow holds these values: {error}", step) from error
 
 
 def _series(column: pa.ChunkedArray) -> pl.Series:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.durations import Duration, to_milliseconds, to_record_timestamp
-from crossstream.errors import ProcessingError, StateError
+from crossstream.error_codes import refuse
 from crossstream.operators.process.stores import NOTHING, ProcessorView, Undo
 from crossstream.records import Header, encode_headers
 from crossstream.storage.columns import take
@@ -253,11 +253,8 @@ class ProcessorContext:
             )
         time = self._now if timestamp is None else to_record_timestamp(timestamp)
         if time < 0:
-            raise ProcessingError(
-                f"a record cannot have the timestamp {time}",
-                code="CS-507",
-                next="forward it with milliseconds since the epoch, 0 or more; or leave the timestamp out",
-            )
+            step = "forward it with milliseconds since the epoch, 0 or more; or leave the timestamp out"
+            raise refuse("CS-507", f"a record cannot have the timestamp {time}", step)
         out.rows.append(self._at)
         out.keys.append(key if type(key) in _PLAIN else _snapshot(key))
         out.values.append(value if type(value) in _PLAIN else _snapshot(value))
@@ -268,12 +265,9 @@ class ProcessorContext:
         """The store of this name, which was given to the operator. Raises CS-710 for another name."""
         if name not in self._holds:
             known = ", ".join(self._holds) or "none"
-            raise StateError(
-                f"the processor was given no store named {name!r}; its stores are: {known}",
-                code="CS-710",
-                where={"store": name},
-                next=f'pass it where the processor is: stores=[cs.KeyValueStore("{name}", key=…, value=…)]',
-            )
+            what = f"the processor was given no store named {name!r}; its stores are: {known}"
+            step = f'pass it where the processor is: stores=[cs.KeyValueStore("{name}", key=…, value=…)]'
+            raise refuse("CS-710", what, step, store=name)
         return self._holds[name]
 
     def schedule(self, interval: Duration, kind: Kind, callback: Callable[[int], None]) -> Timer:
@@ -284,17 +278,14 @@ class ProcessorContext:
         exception in ``callback`` stops the application. Raises CS-501 outside of `init`, and for other kinds.
         """
         if self._timers is None:
-            raise ProcessingError(
-                "a timer can be set in init only: what is set later would end with the batch",
-                code="CS-501",
-                next="set it in init, and let the callback look into a store what there is to do",
-            )
+            what = "a timer can be set in init only: what is set later would end with the batch"
+            step = "set it in init, and let the callback look into a store what there is to do"
+            raise refuse("CS-501", what, step)
         if kind not in ("stream-time", "wall-clock") or not callable(callback):
-            raise ProcessingError(
-                f'schedule takes "stream-time" or "wall-clock" and a callable, not {kind!r} and {callback!r}',
-                code="CS-501",
-                next='write context.schedule("1 minute", "stream-time", self.on_timer)',
+            what = (
+                f'schedule takes "stream-time" or "wall-clock" and a callable, not {kind!r} and {callback!r}'
             )
+            raise refuse("CS-501", what, 'write context.schedule("1 minute", "stream-time", self.on_timer)')
         return self._timers.add(to_milliseconds(interval, "interval", minimum=1), kind, callback)
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Changes, no_changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.order import OFFSET_BITS, came_before
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
-from crossstream.errors import CrossStreamError, ProcessingError, type_and_text
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph import nodes as graph
 from crossstream.operators.process.context import (
     STREAM_TIME,
@@ -29,7 +30,7 @@ from crossstream.operators.process.stores import KeyValueView, ProcessorView, Un
 from crossstream.planning.steps import ProcessStep
 from crossstream.records import decode_headers
 from crossstream.serdes import calls
-from crossstream.task.runner import Emitted, Runner, Task, no_changes
+from crossstream.task.runner import Emitted, Runner, Task
 
 
 def views_of(
@@ -138,12 +139,9 @@ class _Run:
     def _made(self) -> Any:
         processor = self._called("supplier", self.node.supplier)
         if not callable(getattr(processor, "process", None)):
-            raise ProcessingError(
-                f"the supplier of {self.node.name} made a {type(processor).__name__}, which has no process(record)",
-                code="CS-501",
-                where=self._place(),
-                next="let it make an object with init(context), process(record) and close()",
-            )
+            what = f"the supplier of {self.node.name} made a {type(processor).__name__}, which has no process(record)"
+            step = "let it make an object with init(context), process(record) and close()"
+            raise refuse("CS-501", what, step, **self._place())
         return processor
 
     def _records(self, processor: Any) -> list[Failure]:
@@ -214,12 +212,9 @@ class _Run:
                 raise error.at(**self._place()) from error.__cause__
             raise
         except BaseException as error:
-            raise ProcessingError(
-                f"the {role} of {self.node.name} raised {type_and_text(error)}",
-                code="CS-501",
-                where=self._place(),
-                next="fix it: what does not belong to a record cannot be skipped",
-            ) from error
+            what = f"the {role} of {self.node.name} raised {type_and_text(error)}"
+            step = "fix it: what does not belong to a record cannot be skipped"
+            raise refuse("CS-501", what, step, **self._place()) from error
 
     def _place(self) -> dict[str, object]:
         line = None if self.node.location is None else str(self.node.location)
@@ -269,9 +264,7 @@ class _Run:
             if partition_of(hash_keys(wire, batch.bits), batch.partitions)[0] == self.task.number:
                 return
             what = f"a timer of process_values forwards the key {key!r}, which belongs to another state partition"
-        raise ProcessingError(
-            what, code="CS-501", next="forward the key of the record, or use process, which may change it"
-        )
+        raise refuse("CS-501", what, "forward the key of the record, or use process, which may change it")
 
     def _forwarded(self) -> Changes | None:
         out, changes = self.context._out, self.changes

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
 from crossstream.durations import to_timestamp
-from crossstream.errors import StateError
+from crossstream.error_codes import refuse
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import take
@@ -62,12 +62,8 @@ class View(ABC):
             return self._own[1]
         data = None if key is None else calls.serialize(self._key_serde, key)
         if data is None:
-            raise StateError(
-                "a key cannot be None",
-                code="CS-711",
-                where={"store": self.store.definition.name},
-                next="ask for another key: records without one make no row",
-            )
+            step = "ask for another key: records without one make no row"
+            raise refuse("CS-711", "a key cannot be None", step, store=self.store.definition.name)
         return data
 
     def _encoded(self, value: Any) -> bytes | None:

@@ -17,13 +17,14 @@ from crossstream.columns.changes import Changes, headers_in
 from crossstream.columns.evaluate import Failure, call_of_user
 from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
-from crossstream.errors import SerdeError, SinkError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.graph import nodes as graph
 from crossstream.operators.sink.table_rows import unfit_rows
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 from crossstream.serdes.calls import bisected
-from crossstream.serdes.refusals import show
+from crossstream.serdes.errors import show
 from crossstream.task.runner import Emitted, Runner, Task
 from crossstream.task.shuffle_codec import pack
 from crossstream.topics import is_legal_name
@@ -177,10 +178,10 @@ def _topic(node: graph.Sink, name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
     if not is_legal_name(name):
-        raise SinkError(
+        raise refuse(
+            "CS-656",
             f"the function of {node.name} returned {show(name)}, which cannot be the name of a topic",
-            code="CS-656",
-            next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or skip the record:"
+            "return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or skip the record:"
             " processing_errors='skip' or cs.DeadLetter(topic)",
         )
     return name
@@ -193,11 +194,8 @@ def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[
     chosen = tuple(map(index, answer if isinstance(answer, Iterable) else [answer]))
     wrong = [partition for partition in chosen if not 0 <= partition < count]
     if wrong:
-        raise SinkError(
-            f"the partitioner of {node.name} returned partition {wrong[0]}; {topic} has {count}",
-            code="CS-654",
-            next="return a partition that exists, a list of them, or None for Kafka's default",
-        )
+        what = f"the partitioner of {node.name} returned partition {wrong[0]}; {topic} has {count}"
+        raise refuse("CS-655", what)
     return chosen
 
 
@@ -255,11 +253,6 @@ class FrameSinkRunner(Runner):
         return changes.without([row for row, _ in unfit])
 
 
-def _unfit(node: graph.TableSink, reason: str) -> SinkError:
-    return SinkError(
-        f"the {node.form.capitalize()} table cannot hold a record: {reason}",
-        code="CS-654",
-        where={"table": node.table},
-        next="change the value before: map_values(…), or the key: select_key(…); or skip such records:"
-        " processing_errors='skip' or cs.DeadLetter(topic)",
-    )
+def _unfit(node: graph.TableSink, reason: str) -> CrossStreamError:
+    what = f"the {node.form.capitalize()} table cannot hold a record: {reason}"
+    return refuse("CS-658", what, table=node.table)

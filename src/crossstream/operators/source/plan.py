@@ -8,7 +8,6 @@ from dataclasses import replace
 from crossstream.columns.functions import WHOLE, Fields, Function, columns_of, fields_of
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import (
-    Aggregate,
     FrameSource,
     Graph,
     Node,
@@ -34,7 +33,7 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
         return
     is_table = node.shape == "table"
     raw = inner(node.name, "records") if is_table else node.name
-    unwrap = getattr(node, "unwrap", None)
+    unwrap = node.unwrap
     if unwrap is not None and unwrap.needs_rows:
         raw = inner(node.name, "events")
     flow = builder.flow_of(node, raw, 0)
@@ -99,7 +98,7 @@ def _is_late(
     Not the rows of change events: reading an event has checked its row.
     """
     node = topology[read.node]
-    if not isinstance(node, Source) or node.timestamp_extractor is not None or node.unwrap is not None:
+    if node.stops_tracing is not None or node.timestamp_extractor is not None or node.unwrap is not None:
         return False
     leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
     is_read = any(step.round == 0 and read.output in step.inputs for step in steps)
@@ -118,7 +117,7 @@ def _form(builder: PlanBuilder, node: Node) -> str | None:
     for function in _readers(builder, node):
         return "objects" if function.expression is None else "series"
     declared = _is_declared(node)
-    joiners = [getattr(child, "joiner", None) for child in builder.topology.children(node.name)]
+    joiners = [child.joiner for child in builder.topology.children(node.name)]
     for joiner in filter(None, joiners):
         return "series" if declared and joiner.expression is not None else "objects"
     return None
@@ -155,7 +154,7 @@ def _joined(builder: PlanBuilder, node: Node, only_here: bool) -> set[str]:
     """The fields that expressions of joiners read. ``only_here``: in joins before any shuffle."""
     found: set[str] = set()
     for child in builder.topology.children(node.name):
-        joiner = getattr(child, "joiner", None)
+        joiner = child.joiner
         if joiner is not None and joiner.expression is not None:
             for parent, side in _sides(builder, child, only_here):
                 if parent == node.name:
@@ -180,18 +179,18 @@ def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[
 
 def _readers(builder: PlanBuilder, node: Node) -> list[Function]:
     """The functions over single values that read a node directly, the first to run first."""
-    found: list[Function | None] = []
-    extractor = getattr(node, "timestamp_extractor", None)
+    found: list[Function] = []
+    extractor = node.timestamp_extractor
     if extractor is not None:
         found.append(Function.of(extractor, arguments=3))
     for child in builder.topology.children(node.name):
         found += _over_values(child, node.name)
-    return [function for function in found if function is not None]
+    return found
 
 
 def _readers_of(topology: Graph, node: Node) -> Readers:
     """Who reads the values of a source, directly or below operators that forward them."""
-    extractor = getattr(node, "timestamp_extractor", None)
+    extractor = node.timestamp_extractor
     found: list[tuple[Function | None, Fields]] = []
     if extractor is not None:
         function = Function.of(extractor, arguments=3)
@@ -201,7 +200,7 @@ def _readers_of(topology: Graph, node: Node) -> Readers:
         if child.forwards_values:
             if child.value not in (None, node.value):  # read by one serde, and written by another
                 return ANY_READER
-        elif not (reads or _only_counts(child, node)):
+        elif not (reads or child.only_counts(node.value)):
             return ANY_READER
         found += reads
     callables = any(function is None or function.expression is None for function, _ in found)
@@ -212,25 +211,15 @@ def _readers_of(topology: Graph, node: Node) -> Readers:
 
 def _reads(node: Node, parent: str) -> Iterator[tuple[Function | None, Fields]]:
     """The functions of an operator that read values of this parent, with their fields; None: a plain callable."""
-    later = [getattr(node, "action", None), *getattr(node, "predicates", ())]
-    for function in filter(None, [*_over_values(node, parent), *later]):
+    for function in (*_over_values(node, parent), *node.also_reads):
         yield function, _fields_read(function)
-    joiner = getattr(node, "joiner", None)
+    joiner = node.joiner
     if joiner is not None:
         yield from (
             (joiner, fields_of(joiner, side)) for above, side in _named_sides(node) if above == parent
         )
     if isinstance(node, Sink) and (node.topic_of or node.partitioner):
         yield None, None
-
-
-def _only_counts(node: Node, source: Node) -> bool:
-    """Whether an operator counts records, and reads no value; one that gets them in another serde does."""
-    if not isinstance(node, Aggregate) or any(
-        serde not in (None, source.value) for serde in node.group_values
-    ):
-        return False
-    return node.operator == "count" or (node.columns is not None and not node.columns.fields)
 
 
 def _fields_read(function: Function) -> Fields:
@@ -248,11 +237,6 @@ def _named_sides(join: Node) -> list[tuple[str, str]]:
     return list(zip(join.parents, join.side_names, strict=True))
 
 
-def _over_values(node: Node, parent: str) -> list[Function | None]:
+def _over_values(node: Node, parent: str) -> tuple[Function, ...]:
     """The functions of an operator that get single values of this parent, the first to run first."""
-    found: list[Function | None] = []
-    if node.parents[0] == parent:
-        found = [function for _, function in node.references]
-    if isinstance(node, Aggregate) and node.columns is not None and node.group_values[0] is None:
-        found += node.columns.fields
-    return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]
+    return () if node.references and node.parents[0] != parent else node.over_values

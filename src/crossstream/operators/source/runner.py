@@ -17,7 +17,8 @@ from crossstream.columns.functions import Function
 from crossstream.columns.order import minor_of, running_maximum
 from crossstream.columns.values import Values, missing_in
 from crossstream.durations import LATEST, to_record_timestamp
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
+from crossstream.error_codes import refuse
+from crossstream.errors import ConfigError, CrossStreamError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
 from crossstream.planning.steps import ReadStep
@@ -26,8 +27,8 @@ from crossstream.serdes.calls import bisected, find_invalid
 from crossstream.serdes.contract import NO_READER, EngineSerde
 from crossstream.serdes.debezium.changes import unwrap
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.errors import OF_REGISTRY, show
 from crossstream.serdes.own import columns_in
-from crossstream.serdes.refusals import OF_REGISTRY, show
 from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
@@ -130,16 +131,13 @@ class Reader:
         if extractor is None:
             row = int(np.flatnonzero(wrong)[0])
             stamp = int(changes.ts[row])
-            raise ProcessingError(
-                f"a record has the negative timestamp {stamp}"
-                if stamp < 0
-                else f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now",
-                code="CS-507",
-                where=self.failures.place(self.node, changes, row),
-                next="fix the column timestamp in the DataFrame, or filter such rows out"
-                if isinstance(self.node, FrameSource)
-                else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
-            )
+            what = f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now"
+            if stamp < 0:
+                what = f"a record has the negative timestamp {stamp}"
+            step = "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped"
+            if isinstance(self.node, FrameSource):
+                step = "fix the column timestamp in the DataFrame, or filter such rows out"
+            raise refuse("CS-507", what, step, **self.failures.place(self.node, changes, row))
         self.failures.report.count_dropped(self.node.name, {"negative-timestamp": int(wrong.sum())})
         return changes.where(~wrong)
 

@@ -17,18 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, reference
+from crossstream.columns.changes import Changes, LookupCounts, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
-from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.kernel import Emit
 from crossstream.operators.star_join.right_changes import Coded, RightChanges, RightRows, Seen, Spans
 from crossstream.operators.star_join.subscriptions import (
     CHANGED,
@@ -43,6 +40,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import places_of, sorted_order, stable_order
+from crossstream.tables.join_spec import JoinSpec
 from crossstream.tables.joined import Joined
 from crossstream.tables.rows import as_stored
 
@@ -156,24 +154,17 @@ class _Entries:
         return cls(foreign, foreign.codes[there], rows[there], leaves)
 
 
-Kind = Literal["inner", "left"]
-
-
 def resolve(
-    kind: Kind,
-    joiner: Function,
+    spec: JoinSpec,
     state: PartitionState,
     rows: Changes | None,
     answers: Changes | None,
-    asked: Sequence[Asked],
-    *,
-    emit: Emit,
-    chunk: int,
+    counts: Sequence[LookupCounts],
 ) -> Iterator[Joined]:
-    """The results of a batch, in chunks of about ``chunk`` rows. Puts what it gets into ``state``.
+    """The results of a batch, in chunks. Puts what it gets into ``state``.
 
     ``rows``: left rows that changed: net changes in order of their hash, or every change in any order. ``answers``: of
-    right rows, see `subscriptions.answer`. ``asked``: counts, for each table, left rows that refer to it.
+    right rows, see `subscriptions.answer`. ``counts``: for each table, of left rows that refer to it.
     """
     if state.rebuilt:
         state.rebuild_index()
@@ -186,11 +177,11 @@ def resolve(
         state.put_right_rows(last, last.value.missing())
     if dropped is not None:
         state.put_right_rows(dropped, np.ones(dropped.rows, bool))
-    join = _Join(kind, joiner, emit, state, before, changed, chunk)
+    join = _Join(spec, state, before, changed)
     if rows is not None and rows.rows:
-        yield from (join.net_of_left if emit == "net" else join.every_of_left)(rows, asked)
-    from_right = join.net_of_right if emit == "net" else join.every_of_right
-    for queries, columns in before.index.scan(changed.puts.hashes, changed.puts.keys, chunk):
+        yield from (join.net_of_left if spec.emit == "net" else join.every_of_left)(rows, counts)
+    from_right = join.net_of_right if spec.emit == "net" else join.every_of_right
+    for queries, columns in before.index.scan(changed.puts.hashes, changed.puts.keys, spec.chunk):
         yield from from_right(queries, columns)
 
 
@@ -198,22 +189,19 @@ def resolve(
 class _Join:
     """One batch in one partition: what there is, what there was before it, and the right rows that changed."""
 
-    kind: Kind
-    joiner: Function
-    emit: Emit
+    spec: JoinSpec
     state: PartitionState
     before: PartitionState
     changed: RightChanges
-    chunk: int
 
-    def net_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
+    def net_of_left(self, rows: Changes, counts: Sequence[LookupCounts]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
         references = self._coded(rows)
         self.state.put_rows(rows, references)
         rights = self._right_rows(references)
         there, seen = ~rows.value.missing(), [one.as_looked_up() for one in rights]
-        for counts, one in zip(asked, seen, strict=True):
-            counts.count(there & (one.slot >= 0), there & one.present)
+        for table, one in zip(counts, seen, strict=True):
+            table.count(there & (one.slot >= 0), there & one.present)
         exists = there & self._complete([one.present for one in seen])
         emitted = exists | self._had_result(rows, np.flatnonzero(~exists))
         if emitted.any():
@@ -255,7 +243,7 @@ class _Join:
             latest = self.changed.latest([one.last_change() for one in rights])
             yield self._made(left, latest, exists, seen, emitted)
 
-    def every_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
+    def every_of_left(self, rows: Changes, counts: Sequence[LookupCounts]) -> Iterator[Joined]:
         """Each change of left rows, and the changes of right rows that come between."""
         hashes = rows.hashes(self.state.bits)
         order, begins = by_key(rows, hashes, arrival_of(rows))
@@ -268,7 +256,7 @@ class _Join:
         row = np.concatenate([np.flatnonzero(found), np.cumsum(begins) - 1])
         order = np.argsort(row, kind="stable")
         both = concat_changes([stored, now]).take(order)
-        yield from self._every(both, self._looked_up(both), row[order], order >= stored.rows, asked)
+        yield from self._every(both, self._looked_up(both), row[order], order >= stored.rows, counts)
 
     def every_of_right(self, queries: np.ndarray, columns: dict[str, Column]) -> Iterator[Joined]:
         """Left rows that do not change, each once, with all changes of its right rows."""
@@ -284,14 +272,14 @@ class _Join:
         rights: Sequence[RightRows],
         row: np.ndarray,
         is_change: np.ndarray,
-        asked: Sequence[Asked] = (),
+        counts: Sequence[LookupCounts] = (),
     ) -> Iterator[Joined]:
         spans = Spans.of(replace(left, extra={}), row, is_change, rights, self.changed)
         had = spans.there & ~is_change & self._complete([one.there[one.slot] for one in rights])
-        for moments in spans.moments(self.chunk):
+        for moments in spans.moments(self.spec.chunk):
             there, own = spans.there[moments.span], moments.change < 0
-            for counts, one in zip(asked, moments.seen, strict=False):
-                counts.count(there & own & (one.slot >= 0), there & own & one.present)
+            for table, one in zip(counts, moments.seen, strict=False):
+                table.count(there & own & (one.slot >= 0), there & own & one.present)
             exists = there & self._complete([one.present for one in moments.seen])
             emitted = np.flatnonzero(exists | spans.had_result(moments.span, exists, had))
             if len(emitted):
@@ -342,7 +330,7 @@ class _Join:
 
     def _right_rows(self, references: Sequence[Coded]) -> list[RightRows]:
         """The right rows after the batch for net results, else those before it."""
-        view = (self.state if self.emit == "net" else self.before).right_rows
+        view = (self.state if self.spec.emit == "net" else self.before).right_rows
         return [
             RightRows.of(foreign, view, self.changed, serde)
             for foreign, serde in zip(references, self.state.values, strict=True)
@@ -350,11 +338,11 @@ class _Join:
 
     def _complete(self, present: Sequence[np.ndarray]) -> np.ndarray:
         """Where there is a result, as far as right rows matter."""
-        return np.logical_and.reduce(present) if self.kind == "inner" else np.ones(len(present[0]), bool)
+        return np.logical_and.reduce(present) if self.spec.kind == "inner" else np.ones(len(present[0]), bool)
 
     def _were_complete(self, references: Sequence[Column]) -> np.ndarray:
         """Where there was one before the batch; where that is not known, any row may have had one."""
-        if self.kind == "left" or self.before.rebuilt:
+        if self.spec.kind == "left" or self.before.rebuilt:
             return np.ones(len(references[0]), bool)
         present = []
         for foreign in self.before.coded(references):
@@ -380,7 +368,7 @@ class _Join:
             seen = [one.take(rows) for one in seen]
         result, there = self.changed.stamped(left, trigger, exists, seen), np.flatnonzero(exists)
         if not len(there):
-            return Joined(result.with_value(uncalled(self.joiner, result.rows)))
+            return Joined(result.with_value(uncalled(self.spec.joiner, result.rows)))
         rights = [one.values(there) for one in seen]
         if len(there) == result.rows:
             outcome = self._call(result.key, left.value, rights)
@@ -393,8 +381,8 @@ class _Join:
     def _call(self, keys: Values, left: Values, rights: Sequence[Values]) -> Outcome:
         """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""
         names = self.state.names
-        if self.joiner.expression is not None:
-            return evaluate(self.joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
+        if self.spec.joiner.expression is not None:
+            return evaluate(self.spec.joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
         columns = [values.own_objects() for values in rights]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        return evaluate(self.joiner, keys, left=left, rows=Values(objects=rows))
+        return evaluate(self.spec.joiner, keys, left=left, rows=Values(objects=rows))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, reference
+from crossstream.columns.changes import Changes, LookupCounts, no_changes, reference
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.foreign_key_join.runner import emit_of, references_of
+from crossstream.operators.foreign_key_join.runner import references_of
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import PartitionState, resolve
 from crossstream.operators.star_join.subscriptions import (
     LeftRows,
-    Right,
     Subscriptions,
     answer,
     incomplete,
@@ -25,7 +24,8 @@ from crossstream.operators.star_join.subscriptions import (
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 from crossstream.serdes.contract import NO_READER
 from crossstream.storage.columns import EMPTY_BYTES, Column
-from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.tables.join_spec import JoinSpec
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 _MADE = 0
 """Stream time of a derived store that has been made from what it is derived from."""
@@ -60,13 +60,14 @@ class ReferManyRunner(Runner):
         left = self.writable(replace(left, old=None, extra={}), "value", self.task.flow(self.out()).value)
         rows = self._rows(node, left)
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
-        changed, asks = refer(
-            node.names, subscriptions, rows, emit=emit_of(self.step.changelog), bits=self.task.batch.bits
-        )
+        changed, asks = refer(self._spec(), node.names, subscriptions, rows)
         if changed.rows:
             yield self.out(), changed
         if asks.rows:
             yield self.step.asks, asks
+
+    def _spec(self) -> JoinSpec:
+        return self.join_spec(self.node.kind, changelog=self.step.changelog)
 
     def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
         """The left rows with their foreign keys.
@@ -74,11 +75,11 @@ class ReferManyRunner(Runner):
         Where a failure stops the batch, no row can be skipped. So it is known before anything is decoded which changes
         later ones supersede; of those only the foreign keys are read, for the counts and for failures.
         """
-        bits, emit = self.task.batch.bits, emit_of(self.step.changelog)
+        spec = self._spec()
         foreign, all_fields = _fields_read(node, left.value)
         if self.task.settings.processing.action == "fail":
             self.task.report.count_in(node.name, left.rows)
-            rows = LeftRows.of(left, bits, emit=emit)
+            rows = LeftRows.of(spec, left)
             rows = replace(rows, changes=self._keyed(node, rows.changes, all_fields))
             self._count_lacking(node, rows.changes)
             self._count_lacking(node, self._keyed(node, left.take(rows.superseded), foreign))
@@ -86,7 +87,7 @@ class ReferManyRunner(Runner):
         keyed = self._keyed(node, left, all_fields)
         self.task.report.count_in(node.name, keyed.rows)
         self._count_lacking(node, keyed)
-        return LeftRows.of(keyed, bits, emit=emit)
+        return LeftRows.of(spec, keyed)
 
     def _count_lacking(self, node: graph.ManyJoin, keyed: Changes) -> None:
         """Rows that lack a foreign key."""
@@ -148,19 +149,16 @@ class AnswerManyRunner(Runner):
         if asks is None and all(change is None for change in changes.values()):
             return
         stores = [self.task.stores(name) for name in self.step.right_stores]
-        rights = [
-            Right(changes[name], store.lookup_before(), store.definition.value)
-            for name, store in zip(tables, stores, strict=True)
-        ]
-        asked = [Asked() for _ in tables]
-        emit, bits, chunk = emit_of(self.step.changelog), self.task.batch.bits, self.task.settings.chunk_rows
-        for answers in answer(subscribers.view, asks, rights, asked=asked, emit=emit, bits=bits, chunk=chunk):
+        rights = [store.side(changes[name]) for name, store in zip(tables, stores, strict=True)]
+        spec = self.join_spec(self.node.kind, changelog=self.step.changelog)
+        counts = [LookupCounts() for _ in tables]
+        for answers in answer(spec, subscribers.view, asks, rights, counts):
             if answers.rows:
                 yield self.out(), answers
         names = self.node.names
         for number, (name, store) in enumerate(zip(names, stores, strict=True)):
             wanted = partial(some_reference, subscribers.view, number, store.definition.key)
-            self.report_asked(asked[number], wanted, store.some_key, f"{self.step.node}: {name}")
+            self.report_asked(counts[number], wanted, store.some_key, f"{self.step.node}: {name}")
 
 
 class ResolveManyRunner(Runner):
@@ -182,9 +180,9 @@ class ResolveManyRunner(Runner):
         values = [self.task.plan.stores[name].value for name in self.step.right_stores]
         key, value, bits = kept.definition.key, kept.definition.value, self.task.batch.bits
         state = PartitionState(node.names, values, kept.view, index, right_rows, key, value, bits, rebuilt)
-        emit, chunk = emit_of(self.step.changelog), self.task.settings.chunk_rows
-        asked = [Asked() for _ in node.names]
-        for joined in resolve(node.kind, node.joiner, state, rows, answers, asked, emit=emit, chunk=chunk):
+        spec = self.join_spec(node.kind, changelog=self.step.changelog)
+        counts = [LookupCounts() for _ in node.names]
+        for joined in resolve(spec, state, rows, answers, counts):
             yield from self.joined(joined)
-        for name, counts in zip(node.names, asked, strict=True):
-            self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)
+        for name, table in zip(node.names, counts, strict=True):
+            self.task.report.count_asked(f"{node.name}: {name}", table.matched, table.unmatched)

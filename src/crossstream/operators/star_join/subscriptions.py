@@ -18,18 +18,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, reference
+from crossstream.columns.changes import Changes, LookupCounts, reference
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.kernel import Emit
 from crossstream.serdes import arrays
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.primitives import Bytes
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import expand, places_of, stable_order
-from crossstream.tables.joined import Lookup
+from crossstream.tables.join_spec import JoinSpec, TableSide
 
 RAW: EngineSerde = Bytes()
 """Of keys and values that are bytes of several serdes."""
@@ -64,7 +63,7 @@ class Subscriptions:
 
 
 def refer(
-    names: Sequence[str], subscriptions: Subscriptions, rows: LeftRows, *, emit: Emit, bits: int
+    spec: JoinSpec, names: Sequence[str], subscriptions: Subscriptions, rows: LeftRows
 ) -> tuple[Changes, Changes]:
     """The left rows that changed, in order of the hash, and what they make a partition ask for, by foreign key.
 
@@ -82,7 +81,7 @@ def refer(
         moved |= differs.astype(np.int64) << number
         counted.append(_numbered(number, old, -1, differs & had & rows.ends))
         counted.append(_numbered(number, new, 1, differs & has & rows.ends))
-        if emit == "changelog":
+        if spec.emit == "changelog":
             counted.append(_numbered(number, new, 0, has & ~rows.ends))
             if subscriptions.rebuilt:
                 counted.append(_numbered(number, old, 0, had & rows.ends))
@@ -90,7 +89,7 @@ def refer(
     put = {"h": rows.of_each(h), "key": taken.key.wire(), **taken.extra, "gone": (~is_row).astype(np.uint8)}
     subscriptions.references.put(put if len(changed) == taken.rows else take_all(put, changed))
     left = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
-    asks = _asked(names, subscriptions, counted, bits)
+    asks = _asked(names, subscriptions, counted, spec.bits)
     return left.where(is_row | was_row | ~rows.begins), asks
 
 
@@ -111,10 +110,10 @@ class LeftRows:
     row: np.ndarray | None = None
 
     @classmethod
-    def of(cls, left: Changes, bits: int, *, emit: Emit) -> LeftRows:
+    def of(cls, spec: JoinSpec, left: Changes) -> LeftRows:
         """Of changes in any order, keys not null: the last one of each row; for a changelog of each input record."""
-        hashes = left.hashes(bits)
-        if emit == "net" or not left.rows:
+        hashes = left.hashes(spec.bits)
+        if spec.emit == "net" or not left.rows:
             order = last_per_key(left, hashes, arrival_of(left))
             changes, each = left.take(order), np.ones(len(order), bool)
             return cls(changes, _others(left, order), hashes[order], changes.key.wire(), each, each)
@@ -211,66 +210,49 @@ def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, part
     return Changes(Values(RAW, wire=split[1]), none, never, never, never, extra=extra)
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
-    """One right table in a batch: its changes, None if there are none, and its rows before them.
-
-    ``value``: the serde it keeps values in.
-    """
-
-    changes: Changes | None
-    rows: Lookup
-    value: EngineSerde | None
-
-
 def answer(
+    spec: JoinSpec,
     subscribers: Snapshot,
     asks: Changes | None,
-    rights: Sequence[Right],
-    *,
-    asked: Sequence[Asked],
-    emit: Emit,
-    bits: int,
-    chunk: int,
+    rights: Sequence[TableSide],
+    counts: Sequence[LookupCounts],
 ) -> Iterator[Changes]:
     """The answers to the partitions that asked: keyed by foreign key, values as the right tables keep them.
 
     ``subscribers``: the store of who needs what, which this updates. For a changelog those who need a row at any moment
-    of the batch get its changes, for net results those who need it after the batch. ``asked``: counts, for each table,
-    changed rows, and which of them left rows refer to. In chunks of about ``chunk`` rows.
+    of the batch get its changes, for net results those who need it after the batch. ``counts``: for each table, of
+    changed rows, and which of them left rows refer to.
     """
     leaving = None
     if asks is not None:
         kind = np.asarray(asks.extra[KIND])
         asks, leaving = asks.where(kind != UNSUBSCRIBE), asks.where(kind != SUBSCRIBE)
-        _note(subscribers, asks, gone=False, bits=bits)
-        if emit == "net":
-            _note(subscribers, leaving, gone=True, bits=bits)
+        _note(spec, subscribers, asks, gone=False)
+        if spec.emit == "net":
+            _note(spec, subscribers, leaving, gone=True)
         for number, right in enumerate(rights):
             mine = asks.where(asks.extra[TABLE] == number)
             if mine.rows:
-                yield _first_answers(mine, right, bits)
+                yield _first_answers(spec, mine, right)
     for number, right in enumerate(rights):
-        if right.changes is not None and subscribers.rows:
-            yield from _change_answers(
-                subscribers, number, right.changes, right.value, asked[number], bits, chunk
-            )
-        elif right.changes is not None:
-            asked[number].count(~right.changes.value.missing(), np.zeros(right.changes.rows, bool))
+        if right.changes.rows and subscribers.rows:
+            yield from _change_answers(spec, subscribers, number, right, counts[number])
+        elif right.changes.rows:
+            counts[number].count(~right.changes.value.missing(), np.zeros(right.changes.rows, bool))
     if leaving is not None and leaving.rows:
-        if emit == "changelog":
-            _note(subscribers, leaving, gone=True, bits=bits)
+        if spec.emit == "changelog":
+            _note(spec, subscribers, leaving, gone=True)
         yield replace(leaving, extra={**leaving.extra, KIND: np.full(leaving.rows, DROPPED, np.uint8)})
 
 
-def _note(subscribers: Snapshot, asks: Changes, *, gone: bool, bits: int) -> None:
+def _note(spec: JoinSpec, subscribers: Snapshot, asks: Changes, *, gone: bool) -> None:
     if not asks.rows:
         return
     keys, partitions = with_tables(asks).key.wire(), _as_keys(np.asarray(asks.extra[PARTITION]))
     subscribers.put(
         {
-            "h": hash_keys(keys, bits),
-            "s": hash_keys(partitions, bits),
+            "h": hash_keys(keys, spec.bits),
+            "s": hash_keys(partitions, spec.bits),
             "key": keys,
             "key2": partitions,
             "gone": np.full(asks.rows, gone, np.uint8),
@@ -278,9 +260,9 @@ def _note(subscribers: Snapshot, asks: Changes, *, gone: bool, bits: int) -> Non
     )
 
 
-def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
+def _first_answers(spec: JoinSpec, asks: Changes, right: TableSide) -> Changes:
     """The row before the batch, if there is one, to those who subscribe."""
-    hashes = asks.hashes(bits)
+    hashes = asks.hashes(spec.bits)
     order = stable_order(hashes)
     found = right.rows(hashes[order], asks.key.wire().take(pa.array(order)))
     rows = np.flatnonzero(found.present)
@@ -291,36 +273,31 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
 
 
 def _change_answers(
-    subscribers: Snapshot,
-    number: int,
-    changes: Changes,
-    serde: EngineSerde | None,
-    looking: Asked,
-    bits: int,
-    chunk: int,
+    spec: JoinSpec, subscribers: Snapshot, number: int, right: TableSide, counts: LookupCounts
 ) -> Iterator[Changes]:
-    """Each change, in order of arrival for a row, to all its subscribers. ``serde``: of the table's values."""
-    hashes = changes.hashes(bits)
+    """Each change of a table, in order of arrival for a row, to all its subscribers."""
+    changes = right.changes
+    hashes = changes.hashes(spec.bits)
     order, begins = by_key(changes, hashes, arrival_of(changes))
     first, last = np.flatnonzero(begins), np.flatnonzero(np.append(begins[1:], True))
     taken = changes.take(order)
     sent = Changes(
         Values(RAW, wire=taken.key.wire()),
-        Values(RAW, wire=taken.value.wire(serde)),
+        Values(RAW, wire=taken.value.wire(right.value)),
         taken.ts,
         taken.major,
         taken.minor,
         taken.headers,
     )
     keys = arrays.with_first_byte(number, take(sent.key.wire(), last))
-    tagged = hash_keys(keys, bits)
+    tagged = hash_keys(keys, spec.bits)
     by_hash = stable_order(tagged)
     first, last = first[by_hash], last[by_hash]
     wanted = np.zeros(len(first), bool)
-    for queries, columns in subscribers.scan(tagged[by_hash], take(keys, by_hash), chunk):
+    for queries, columns in subscribers.scan(tagged[by_hash], take(keys, by_hash), spec.chunk):
         wanted[by_hash[queries]] = True
-        counts = (last - first + 1)[queries]
-        for start, stop in groups_of(counts, chunk):
+        sizes = (last - first + 1)[queries]
+        for start, stop in groups_of(sizes, spec.chunk):
             part = queries[start:stop]
             asked, rows = expand(first[part], last[part] + 1)
             partitions = take(columns["key2"].slice(start, stop - start), asked)
@@ -331,7 +308,7 @@ def _change_answers(
             }
             yield replace(sent.take(rows), extra=extra)
     there = ~taken.value.missing()
-    looking.count(there, there & wanted[np.cumsum(begins) - 1])
+    counts.count(there, there & wanted[np.cumsum(begins) - 1])
 
 
 def some_reference(subscribers: Snapshot, table: int, serde: EngineSerde | None) -> Values | None:

@@ -23,7 +23,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, evaluate, evaluate_where, holds, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
 from crossstream.tables.rows import BEHIND, OVERTAKEN
 
 Result = tuple[Changes, list[Failure]]
@@ -152,11 +152,8 @@ def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
     if lists.dtype == pl.Null:
         return np.empty(0, np.int64), lists.clear()
     if not isinstance(lists.dtype, pl.List):
-        raise ProcessingError(
-            f"a flat_map_values expression gave {lists.dtype}, not lists",
-            code="CS-501",
-            next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
-        )
+        step = "let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')"
+        raise refuse("CS-501", f"a flat_map_values expression gave {lists.dtype}, not lists", step)
     counts = lists.list.len().fill_null(0).to_numpy()
     rows = np.repeat(np.arange(len(lists)), counts)
     return rows, lists.filter(pl.Series(counts > 0)).explode(empty_as_null=False)

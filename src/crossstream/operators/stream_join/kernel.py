@@ -22,26 +22,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import JoinKind, LookupCounts
 from crossstream.operators.stream_join.records import (
     ALONE,
     CLOSED,
     PAIR,
     Events,
-    Kept,
-    Maker,
     Records,
+    Stores,
     closing,
     put_records,
     put_waiting,
+    results,
     rows_of,
     waits_on,
 )
 from crossstream.storage.sorted_run import begins_of
+from crossstream.tables.join_spec import JoinSpec
 from crossstream.tables.joined import Joined
 from crossstream.tables.partners import (
     FRESH,
@@ -60,8 +60,11 @@ from crossstream.tables.partners import (
     search,
 )
 
-Kind = Literal["inner", "left", "outer"]
-OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}
+OUTER: dict[JoinKind, tuple[bool, bool]] = {
+    "inner": (False, False),
+    "left": (True, False),
+    "outer": (True, True),
+}
 """By side: whether its records come out without a partner, too."""
 
 
@@ -69,20 +72,19 @@ OUTER: dict[Kind, tuple[bool, bool]] = {"inner": (False, False), "left": (True, 
 class StreamJoin:
     """What is to be joined. ``itself``: both sides are one stream."""
 
-    kind: Kind
+    spec: JoinSpec
     window: Window
-    maker: Maker
     eager: bool = False
     itself: bool = False
 
     @property
     def outer(self) -> tuple[bool, bool]:
-        return OUTER[self.kind]
+        return OUTER[self.spec.kind]
 
     @property
     def waits(self) -> bool:
         """Whether records wait for their windows to close."""
-        return self.kind != "inner" and not self.eager
+        return self.spec.kind != "inner" and not self.eager
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +124,13 @@ class _Fates:
 
 
 def join_streams(
-    join: StreamJoin,
-    records: Records,
-    sides: tuple[Changes, Changes],
-    stores: tuple[Kept, Kept],
-    waiting: Kept | None,
-    times: Times,
-    asked: Asked,
-    *,
-    chunk: int,
+    join: StreamJoin, records: Records, stores: Stores, times: Times, counts: LookupCounts
 ) -> Iterator[Joined]:
-    """The results of a batch in order of their triggers, made from about ``chunk`` rows at a time.
+    """The results of a batch, of at least one record, in order of their triggers.
 
-    ``sides``: the records of each side, which ``records`` puts in order; at least one. ``stores``: their stores;
-    ``waiting``: records that wait for their windows to close, None if none do in this join. All three are updated;
-    their stream times are those after the batch.
+    ``stores`` are updated; their stream times are those after the batch.
     """
-    batch = _prepared(join, records, sides, stores, waiting, times)
+    batch, chunk = _prepared(join, records, stores, times), join.spec.chunk
     fates = _begun(batch)
     found = [one for side in SIDES for one in _search(batch, side)]
     for start, stop in chunks(found, records.count, chunk):
@@ -146,9 +138,9 @@ def join_streams(
         parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
         for events in Events.together(parts).slices(chunk):
             if len(events.trigger):
-                yield join.maker.results(records, sides, batch.pieces, events)
-    asked.count(records.kept, fates.paired)
-    _keep(batch, fates, stores, waiting)
+                yield results(join.spec, records, batch.pieces, events)
+    counts.count(records.kept, fates.paired)
+    _keep(batch, fates, stores)
 
 
 def dropped(join: StreamJoin, records: Records, reasons: tuple[str, str]) -> dict[str, int]:
@@ -168,24 +160,18 @@ def dropped(join: StreamJoin, records: Records, reasons: tuple[str, str]) -> dic
     return counts
 
 
-def _prepared(
-    join: StreamJoin,
-    records: Records,
-    sides: tuple[Changes, Changes],
-    stores: tuple[Kept, Kept],
-    waiting: Kept | None,
-    times: Times,
-) -> _Batch:
+def _prepared(join: StreamJoin, records: Records, stores: Stores, times: Times) -> _Batch:
     # Records older than this do not wait, for no record would ever look for them: time has passed them by with the
     # windows of a run before this one, which were shorter, or of other sides.
-    gone = NEVER if waiting is None else waiting.horizon
-    passed = (max(gone, stores[LEFT].horizon), max(gone, stores[RIGHT].horizon))
-    values = [sides[side].value.wire(join.maker.serdes[side]) for side in SIDES]
+    gone = NEVER if stores.waiting is None else stores.waiting.horizon
+    horizons = stores.sides[LEFT].horizon, stores.sides[RIGHT].horizon
+    passed = max(gone, horizons[LEFT]), max(gone, horizons[RIGHT])
+    values = [records.sides[side].value.wire(join.spec.serdes.of_values[side]) for side in SIDES]
     keyless = _keyless(join, records)
     kept_runs, keyless_runs = (
         [records.run(side, mask, values[side]) for side in SIDES] for mask in (records.kept, keyless)
     )
-    pieces = Pieces.of(kept_runs, keyless_runs, [store.view.segments() for store in stores])
+    pieces = Pieces.of(kept_runs, keyless_runs, [store.view.segments() for store in stores.sides])
     row = np.full(records.count, -1, np.int64)
     for first, run in zip(pieces.first[:FRESH], pieces.runs, strict=False):
         row[run["position"]] = first + np.arange(run.rows)
@@ -201,10 +187,10 @@ def _prepared(
         np.array(join.outer)[records.side],
         keyless,
         times.first_after(closes),
-        _finds_itself(join, records, times, stores[LEFT].horizon),
-        closing(join.window, join.outer, waiting, pieces, times),
+        _finds_itself(join, records, times, horizons[LEFT]),
+        closing(join.window, join.outer, stores.waiting, pieces, times),
         passed,
-        (stores[LEFT].horizon, stores[RIGHT].horizon),
+        horizons,
     )
 
 
@@ -340,11 +326,11 @@ def _own_events(batch: _Batch, what: int, positions: np.ndarray, trigger: np.nda
     return Events.alone(what, rows)
 
 
-def expire(join: StreamJoin, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:
+def expire(join: StreamJoin, stores: Stores) -> None:
     """Sets the oldest timestamps that the stores have rows of, by their stream times."""
-    for side in SIDES:
-        horizon = join.window.horizon(side, stores[side].stream_time)
-        stores[side].horizon = max(stores[side].horizon, int(horizon))
+    for side, store in zip(SIDES, stores.sides, strict=True):
+        store.horizon = max(store.horizon, int(join.window.horizon(side, store.stream_time)))
+    waiting = stores.waiting
     if waiting is None:
         return
     # Those that wait on a side that was outer once stay: the next run may have an outer join again.
@@ -353,22 +339,22 @@ def expire(join: StreamJoin, stores: tuple[Kept, Kept], waiting: Kept | None) ->
     waiting.horizon = max(waiting.horizon, min(limits))
 
 
-def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:
+def _keep(batch: _Batch, fates: _Fates, stores: Stores) -> None:
     join, pieces, closes = batch.join, batch.pieces, batch.closes
     out = batch.closing.where(fates.alone[pieces.number(batch.closing.piece, batch.closing.row)])
-    expire(join, stores, waiting)
+    expire(join, stores)
     waits = []
     for side in SIDES:
-        store, run = stores[side], pieces.runs[side]
+        store, run = stores.sides[side], pieces.runs[side]
         alone = fates.alone[pieces.first[side] : pieces.first[side] + run.rows]
         open_ = closes[run["position"]] >= batch.records.count
         stays = (run["s"] >= store.horizon) & (open_ | ~alone)
         mine = out.where((out.side == side) & (out.ts >= store.horizon))
         put_records(store, run, stays, alone & open_, rows_of(pieces, mine.piece, mine.row))
         waits.append((side, run.columns, alone & open_))
-    if waiting is None:
+    if stores.waiting is None:
         return
     ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
     if len(ended) > 1:
         ended = np.unique(ended)
-    put_waiting(waiting, waits, rows_of(pieces, *pieces.located(ended)))
+    put_waiting(stores.waiting, waits, rows_of(pieces, *pieces.located(ended)))

@@ -9,13 +9,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, Headers, both_sides, headers_of
+from crossstream.columns.changes import Changes, both_sides, headers_of
 from crossstream.columns.evaluate import evaluate
-from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
-from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import (
     EMPTY_BYTES,
     Column,
@@ -28,6 +26,7 @@ from crossstream.storage.columns import (
 )
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run, is_sorted, sorted_order
+from crossstream.tables.join_spec import JoinSpec
 from crossstream.tables.joined import Joined
 from crossstream.tables.partners import FRESH, LEFT, RIGHT, SIDES, Hits, Pieces, Times, Window, numbers_in
 
@@ -36,7 +35,7 @@ from crossstream.tables.partners import FRESH, LEFT, RIGHT, SIDES, Hits, Pieces,
 class Records:
     """Columns by position. ``row``: of the record among those of its side; ``key``: in wire form, may be null.
 
-    ``kept``: whether key and value are there.
+    ``kept``: whether key and value are there. ``sides``: the records of both sides themselves.
     """
 
     side: np.ndarray
@@ -50,6 +49,7 @@ class Records:
     has_key: np.ndarray
     has_value: np.ndarray
     batch: int
+    sides: tuple[Changes, Changes]
     kept: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,9 +118,9 @@ def records_of(
         side = np.tile(np.array(SIDES, np.int8), left.rows)
         row = np.repeat(np.arange(left.rows), 2)
         order = row
-        both, sides = left, [left, left]
+        both, sides = left, (left, left)
     else:
-        both, sides = both_sides(left, right), [left, right]
+        both, sides = both_sides(left, right), (left, right)
         of_side = np.repeat(np.array(SIDES, np.int8), [left.rows, right.rows])
         order = np.arange(1)
         if both.rows > 1:
@@ -142,13 +142,14 @@ def records_of(
         valid(key),
         there[np.where(side == LEFT, row, sides[LEFT].rows + row)],
         batch,
+        sides,
     )
 
 
 _IDENTITY = ("h", "s", "key", "n")
 
 
-class Kept(Protocol):
+class RecordStore(Protocol):
     """A store of the join: its rows, the stream time it keeps, and the oldest timestamp it still has rows of."""
 
     view: Snapshot
@@ -156,8 +157,16 @@ class Kept(Protocol):
     horizon: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """``sides``: of left and of right records. ``waiting``: of those that wait for their windows; None: none do."""
+
+    sides: tuple[RecordStore, RecordStore]
+    waiting: RecordStore | None
+
+
 def closing(
-    window: Window, outer: tuple[bool, bool], waiting: Kept | None, pieces: Pieces, times: Times
+    window: Window, outer: tuple[bool, bool], waiting: RecordStore | None, pieces: Pieces, times: Times
 ) -> Hits:
     """The waiting records whose windows close by the end of the batch.
 
@@ -182,14 +191,14 @@ def closing(
     return Hits.of(parts)
 
 
-def due_until(window: Window, waiting: Kept, stream_time: int) -> Run | None:
+def due_until(window: Window, waiting: RecordStore, stream_time: int) -> Run | None:
     """The waiting records whose windows are closed at a stream time, as rows of their store."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
     rows = Run(waiting.view.live_between(waiting.horizon, int(limits.max()) - 1))
     return _picked(rows, rows["s"] < limits[rows["side"]]) if rows.rows else None
 
 
-def waits_on(waiting: Kept, side: int) -> bool:
+def waits_on(waiting: RecordStore, side: int) -> bool:
     """Whether stored records of that side wait, or did so lately."""
     return any(
         bool(((run["side"] == side) & (run["s"] >= waiting.horizon)).any())
@@ -203,7 +212,7 @@ def _picked(run: Run, mask: np.ndarray) -> Run:
 
 
 def put_records(
-    store: Kept, run: Run, stays: np.ndarray, waits: np.ndarray, left: Iterable[tuple[int, Columns]]
+    store: RecordStore, run: Run, stays: np.ndarray, waits: np.ndarray, left: Iterable[tuple[int, Columns]]
 ) -> None:
     """Puts the records of a batch that stay into the store of their side. ``left``: stored ones that leave it."""
     parts: list[Columns] = []
@@ -225,7 +234,7 @@ def put_records(
 
 
 def put_waiting(
-    store: Kept, waits: Iterable[tuple[int, Columns, np.ndarray]], ended: Iterable[tuple[int, Columns]]
+    store: RecordStore, waits: Iterable[tuple[int, Columns, np.ndarray]], ended: Iterable[tuple[int, Columns]]
 ) -> None:
     """Notes the records that begin to wait, and those that have found a partner or are out; each with the side."""
     parts = [_identity(_those(rows, mask), side, 0) for side, rows, mask in waits if mask.any()]
@@ -242,7 +251,7 @@ def _identity(rows: Columns, side: int, gone: int) -> Columns:
     return {**rows, "side": np.full(count, side, np.uint8), "gone": np.full(count, gone, np.uint8)}
 
 
-def _put(store: Kept, parts: list[Columns]) -> None:
+def _put(store: RecordStore, parts: list[Columns]) -> None:
     there = [part for part in parts if len(part["h"])]
     if there:
         store.view.put(concat_all(there))
@@ -315,57 +324,46 @@ def _columns(events: Events) -> list[np.ndarray]:
     return [getattr(events, name) for name in Events.__slots__]
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes results of events. ``serdes``: of the values of the left and of the right side.
+def results(spec: JoinSpec, records: Records, pieces: Pieces, events: Events) -> Joined:
+    """One result for each event; without ``headers`` in the spec with those of the record whose key it has."""
+    key = _key(spec, records, pieces, events)
+    left, right = (_values(spec, records, pieces, events, side) for side in SIDES)
+    outcome = evaluate(spec.joiner, key, left=left, right=right)
+    own = records.ts[events.trigger]
+    changes = Changes(
+        key,
+        outcome.values,
+        np.where(events.what == PAIR, np.maximum(events.ts, own), events.ts),
+        records.major[events.trigger],
+        records.minor[events.trigger],
+        _headers_of(spec, pieces, events),
+    )
+    return Joined.of(changes, outcome.failures, left, right, events.side)
 
-    ``headers``: of the results; None: those of the record whose key they have.
-    """
 
-    joiner: Function
-    key: EngineSerde | None
-    serdes: tuple[EngineSerde | None, EngineSerde | None]
-    headers: Headers | None = None
+def _headers_of(spec: JoinSpec, pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:
+    if spec.headers is None:
+        return _headers(pieces, events.piece, events.row)
+    sides = (_headers(pieces, *_of_side(events, side)) for side in SIDES)
+    return headers_of(spec.headers, *sides)
 
-    def results(
-        self, records: Records, sides: tuple[Changes, Changes], pieces: Pieces, events: Events
-    ) -> Joined:
-        """One result for each event."""
-        key = self._key(records, pieces, events)
-        left, right = (self._values(records, sides[side].value, pieces, events, side) for side in SIDES)
-        outcome = evaluate(self.joiner, key, left=left, right=right)
-        own = records.ts[events.trigger]
-        changes = Changes(
-            key,
-            outcome.values,
-            np.where(events.what == PAIR, np.maximum(events.ts, own), events.ts),
-            records.major[events.trigger],
-            records.minor[events.trigger],
-            self._headers(pieces, events),
-        )
-        return Joined.of(changes, outcome.failures, left, right, events.side)
 
-    def _headers(self, pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:
-        if self.headers is None:
-            return _headers(pieces, events.piece, events.row)
-        sides = (_headers(pieces, *_of_side(events, side)) for side in SIDES)
-        return headers_of(self.headers, *sides)
+def _key(spec: JoinSpec, records: Records, pieces: Pieces, events: Events) -> Values:
+    position = _positions(pieces, events.piece, events.row)
+    if position is not None:
+        return Values(spec.serdes.key, wire=take(records.key, position))
+    column, index = pieces.gather("key", events.piece, events.row)
+    return Values(spec.serdes.key, wire=column).take(index)
 
-    def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
-        position = _positions(pieces, events.piece, events.row)
-        if position is not None:
-            return Values(self.key, wire=take(records.key, position))
-        column, index = pieces.gather("key", events.piece, events.row)
-        return Values(self.key, wire=column).take(index)
 
-    def _values(self, records: Records, values: Values, pieces: Pieces, events: Events, side: int) -> Values:
-        """Of a side; ``values``: those of its records in the batch, which may be decoded already."""
-        piece, row = _of_side(events, side)
-        position = _positions(pieces, piece, row)
-        if position is not None and values.rows:
-            return values.take(np.where(position < 0, -1, records.row[position]))
-        column, index = pieces.gather("value", piece, row)
-        return Values(self.serdes[side], wire=column).take(index)
+def _values(spec: JoinSpec, records: Records, pieces: Pieces, events: Events, side: int) -> Values:
+    """Of a side; those of its records in the batch may be decoded already."""
+    piece, row = _of_side(events, side)
+    position, values = _positions(pieces, piece, row), records.sides[side].value
+    if position is not None and values.rows:
+        return values.take(np.where(position < 0, -1, records.row[position]))
+    column, index = pieces.gather("value", piece, row)
+    return Values(spec.serdes.of_values[side], wire=column).take(index)
 
 
 def _of_side(events: Events, side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,16 +8,17 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, concat_changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, concat_changes, no_changes, some_given
 from crossstream.columns.order import by_arrival
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.stream_join.kernel import StreamJoin, dropped, expire, join_streams
-from crossstream.operators.stream_join.records import Maker, due_until, records_of
+from crossstream.operators.stream_join.records import Stores, due_until, records_of
 from crossstream.planning.steps import StreamStreamJoinStep
+from crossstream.tables.join_spec import Serdes
 from crossstream.tables.partners import LEFT, RIGHT, SIDES, Times, Window
-from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 
 class StreamStreamJoinRunner(Runner):
@@ -32,12 +33,13 @@ class StreamStreamJoinRunner(Runner):
         left, right = self._sides()
         report, join = self.task.report, self._join()
         waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
-        stores = (self.task.stores(self.step.stores[LEFT]), self.task.stores(self.step.stores[RIGHT]))
+        sides = self.task.stores(self.step.stores[LEFT]), self.task.stores(self.step.stores[RIGHT])
+        stores = Stores(sides, waiting)
         report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
-        passing = (stores[LEFT].passes(None), stores[RIGHT].passes(None))
+        passing = sides[LEFT].passes(None), sides[RIGHT].passes(None)
         time = passing[LEFT] if waiting is None else self._time(waiting)
         passed = self._passed(join, left, right, waiting, time)
-        for store, one in zip(stores, passing, strict=True):
+        for store, one in zip(sides, passing, strict=True):
             store.stream_time = one.last if waiting is None else min(one.last, time.last)
         if waiting is not None:
             waiting.stream_time = time.last
@@ -45,7 +47,7 @@ class StreamStreamJoinRunner(Runner):
             left = by_arrival(concat_changes([left, passed]) if left.rows else passed)
             right = left if join.itself else right
         if not left.rows + right.rows:
-            expire(join, stores, waiting)
+            expire(join, stores)
             return
         right_first = partial(self.task.batch.came_from, self.step.right_first)
         records = records_of(
@@ -64,16 +66,16 @@ class StreamStreamJoinRunner(Runner):
         times = Times.of(records, records.side, first, time, passing)
         if waiting is not None:
             times = times.within_join()
-        chunk, asked = self.task.settings.chunk_rows, Asked()
-        for joined in join_streams(join, records, (left, right), stores, waiting, times, asked, chunk=chunk):
+        counts = LookupCounts()
+        for joined in join_streams(join, records, stores, times, counts):
             yield from self.joined(joined)
         if waiting is not None:
             ready = due_until(join.window, waiting, time.newest) if time.newest > time.last else None
             self.waits(0 if ready is None else ready.rows)
         self.report_asked(
-            asked,
-            lambda: some_given(left.key) or stores[0].some_key(),
-            lambda: some_given(right.key) or stores[1].some_key(),
+            counts,
+            lambda: some_given(left.key) or sides[LEFT].some_key(),
+            lambda: some_given(right.key) or sides[RIGHT].some_key(),
         )
 
     def _time(self, waiting: OpenStore) -> Timeline:
@@ -126,10 +128,10 @@ class StreamStreamJoinRunner(Runner):
     def _join(self) -> StreamJoin:
         node: graph.StreamStreamJoin = self.node
         left, right = (self.task.plan.stores[name] for name in self.step.stores)
+        serdes = Serdes(left.key, left.value, right.value)
         return StreamJoin(
-            node.kind,
+            self.join_spec(node.kind, serdes, headers=node.headers),
             Window(node.before, node.after, node.grace),
-            Maker(node.joiner, left.key, (left.value, right.value), node.headers),
             node.eager,
             self.step.inputs[0] == self.step.inputs[1],
         )

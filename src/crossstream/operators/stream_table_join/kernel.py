@@ -12,15 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Asked, Changes, Headers, concat_changes, headers_in, headers_of
+from crossstream.columns.changes import (
+    Changes,
+    JoinKind,
+    LookupCounts,
+    concat_changes,
+    headers_in,
+    headers_of,
+)
 from crossstream.columns.evaluate import evaluate
-from crossstream.columns.functions import Function
 from crossstream.columns.order import (
     Puts,
     arrival_numbers,
@@ -36,6 +41,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column, take, take_all, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
+from crossstream.tables.join_spec import JoinSpec
 from crossstream.tables.joined import Joined
 from crossstream.tables.rows import as_stored, find_versions, headers_at, latest_versions, lookup
 
@@ -135,8 +141,6 @@ def waiting_rows(
     }
 
 
-Kind = Literal["inner", "left"]
-
 _NEVER = np.iinfo(np.int64).min
 
 _MORE = 3
@@ -173,7 +177,7 @@ class Seen:
     headers: Column | None = None
 
 
-def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
+def admit(kind: JoinKind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
     """The records that a join looks at, and those it drops: null values, and null keys in an inner join.
 
     ``refusal``: the reason for null keys. One that was dropped where the stream was re-keyed comes before all others.
@@ -185,31 +189,19 @@ def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Chang
     return stream.where(~(no_value | no_key)), dropped
 
 
-def join_stream_table(
-    kind: Kind,
-    joiner: Function,
-    stream: Changes,
-    table: TableHistory,
-    asked: Asked,
-    *,
-    bits: int,
-    headers: Headers | None = None,
-) -> Joined:
-    """The results of admitted records, in their order and with their timestamps. A null key finds no row.
-
-    ``headers``: of the results; None: of the records.
-    """
-    seen = see(stream, table, bits)
+def join_stream_table(spec: JoinSpec, stream: Changes, table: TableHistory, counts: LookupCounts) -> Joined:
+    """The results of admitted records, in their order and with their timestamps. A null key finds no row."""
+    seen = see(stream, table, spec.bits)
     found = seen.index >= 0
-    asked.count(~stream.key.missing(), found)
-    if kind == "inner":
+    counts.count(~stream.key.missing(), found)
+    if spec.kind == "inner":
         stream, seen = stream.where(found), Seen(seen.values, seen.index[found], seen.headers)
     rows = seen.values.take(seen.index)
-    results = evaluate(joiner, stream.key, left=stream.value, right=rows)
+    results = evaluate(spec.joiner, stream.key, left=stream.value, right=rows)
     changes = replace(stream, value=results.values, old=None, extra={})
-    if headers is not None:
+    if spec.headers is not None:
         of_rows = None if seen.headers is None else take_or_null(seen.headers, seen.index)
-        changes = replace(changes, headers=headers_of(headers, stream.headers, of_rows))
+        changes = replace(changes, headers=headers_of(spec.headers, stream.headers, of_rows))
     return Joined.of(changes, results.failures, stream.value, rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, some_given
+from crossstream.columns.changes import Changes, LookupCounts, no_changes, some_given
 from crossstream.columns.stream_time import Timeline, counting
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
@@ -18,7 +18,7 @@ from crossstream.operators.stream_table_join.kernel import (
     waiting_rows,
 )
 from crossstream.planning.steps import StreamTableJoinStep
-from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 
 class StreamTableJoinRunner(Runner):
@@ -42,14 +42,12 @@ class StreamTableJoinRunner(Runner):
         if self.step.buffer is not None:
             looking = self._leaving(looking, self.step.buffer, table)
         if looking is not None and looking.rows:
-            history, asked, bits = self._table(table), Asked(), self.task.batch.bits
-            joined = join_stream_table(
-                node.kind, node.joiner, looking, history, asked, bits=bits, headers=node.headers
-            )
-            self.report_asked(asked, partial(some_given, looking.key), self._some_key)
+            spec, counts = self.join_spec(node.kind, headers=node.headers), LookupCounts()
+            joined = join_stream_table(spec, looking, self._table(table), counts)
+            self.report_asked(counts, partial(some_given, looking.key), self._some_key)
             yield from self.joined(joined)
         elif table is not None:
-            self.report_asked(Asked(), lambda: None, self._some_key)
+            self.report_asked(LookupCounts(), lambda: None, self._some_key)
 
     def _some_key(self) -> Values | None:
         return self.task.stores(self.step.store).some_key()

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
-from crossstream.columns.changes import Changes, concat_changes, headers_in
+from crossstream.columns.changes import Changes, concat_changes, headers_in, no_changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.stream_time import Moments as Passing
 from crossstream.columns.stream_time import Timeline
 from crossstream.columns.values import Values, nulls
-from crossstream.errors import ProcessingError
+from crossstream.error_codes import refuse
 from crossstream.graph import nodes as graph
 from crossstream.operators.suppress.kernel import (
     HELD,
@@ -32,7 +32,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
 from crossstream.storage.sorted_run import begins_of, identities, newest, sort_rows
-from crossstream.task.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 _ALL = 1 << 62
 
@@ -230,13 +230,8 @@ class SuppressRunner(Runner):
                 if node.max_records is not None and records > node.max_records
                 else f"max_bytes={node.max_bytes}"
             )
-            raise ProcessingError(
-                f"the buffer of {node.name} is full: it would hold {records} records, and has {bound}",
-                code="CS-509",
-                where={**self.task.failures.place(node, rows, row), "store": self.step.store},
-                next="raise the bound or leave it out; shorten the windows or the grace period; or, until a time"
-                ' limit, choose on_full="emit"',
-            )
+            what = f"the buffer of {node.name} is full: it would hold {records} records, and has {bound}"
+            raise refuse("CS-509", what, **self.task.failures.place(node, rows, row), store=self.step.store)
 
         return Bounds(node.max_records, node.max_bytes, full if node.stops else None)
 

@@ -8,21 +8,25 @@ last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, Headers, both_sides, headers_in, headers_of
+from crossstream.columns.changes import (
+    Changes,
+    JoinKind,
+    LookupCounts,
+    both_sides,
+    headers_in,
+    headers_of,
+)
 from crossstream.columns.evaluate import evaluate_where
-from crossstream.columns.functions import Function
-from crossstream.columns.order import by_key
+from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.storage.columns import Column, take_or_null
-from crossstream.tables.joined import Joined, Lookup
-from crossstream.tables.rows import Rows, as_stored
-
-Kind = Literal["inner", "left", "outer"]
+from crossstream.tables.join_spec import JoinSpec, TableSide
+from crossstream.tables.joined import Joined
+from crossstream.tables.rows import TableRows, as_stored
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -49,136 +53,118 @@ class _Side:
         return np.where(self.is_now(), self.ts[self.now], _NEVER)
 
 
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Changes of both sides, ``order``: grouped by key, in arrival order within. ``group``: number of the key of each.
+
+    ``begins``: where keys begin. ``merged``: right events that belong to the same input record as the left event
+    before them (semantics 2.2.7).
+    """
+
+    order: np.ndarray
+    group: np.ndarray
+    begins: np.ndarray
+    is_right: np.ndarray
+    merged: np.ndarray
+
+    @classmethod
+    def of(cls, both: Changes, hashes: np.ndarray, lefts: int) -> _Events:
+        """``both``: the changes of the left side, of which there are ``lefts``, and then those of the right one."""
+        order, begins = by_key(both, hashes)
+        group = np.cumsum(begins) - 1
+        is_right = order >= lefts
+        if len(order) > 1:
+            arrival = np.lexsort((is_right, both.minor[order], both.major[order], group))
+            order, is_right = order[arrival], is_right[arrival]
+        merged = np.zeros(len(order), bool)
+        if 0 < lefts < both.rows:
+            same = same_trigger(both.major, both.minor, order[:-1], order[1:])
+            merged[1:] = (group[1:] == group[:-1]) & same & is_right[1:] & ~is_right[:-1]
+        return cls(order, group, begins, is_right, merged)
+
+    def side(self, changes: Changes, state: TableRows, is_right: bool, offset: int) -> _Side:
+        """The rows of a side; ``offset``: the number of its first change among all. ``state``: before the batch."""
+        order, group = self.order, self.group
+        if not changes.rows:
+            return _Side(state.present, state.values, state.ts, group, group, state.headers)
+        keys = len(state.present)
+        latest = np.maximum.accumulate(np.where(self.is_right == is_right, np.arange(len(order)), -1))
+        known = latest >= np.flatnonzero(self.begins)[group]
+        now = np.where(known, keys + order[np.maximum(latest, 0)] - offset, group)
+        before = np.where(self.begins, group, _previous(now))
+        return _Side(
+            np.concatenate([state.present, ~changes.value.missing()]),
+            concat_values([state.values, as_stored(changes.value, state.values.serde)]),
+            np.concatenate([state.ts, changes.ts]),
+            now,
+            np.where(self.merged, _previous(before), before) if self.merged.any() else before,
+            None if state.headers is None else pa.concat_arrays([state.headers, headers_in(changes)]),
+        )
+
+
 def join_tables(
-    kind: Kind,
-    joiner: Function,
-    left: Changes,
-    right: Changes,
-    left_rows: Lookup,
-    right_rows: Lookup,
-    asked: Asked,
-    *,
-    bits: int,
-    want_old: bool = False,
-    changelog: bool = False,
-    wanted: Headers | None = None,
+    spec: JoinSpec, left: TableSide, right: TableSide, counts: LookupCounts, *, want_old: bool = False
 ) -> Joined:
     """The changes of the result. Joiner: (left value, right value), None for a missing side.
 
-    ``wanted``: the headers of the result; None: of the event. ``changelog``: keeps the result of each event, not only
-    the last one of each key.
+    For a changelog the result of each event is kept, else only the last one of each key.
     """
-    both = both_sides(left, right)
-    keys, ts, major, minor = both.key, both.ts, both.major, both.minor
-    hashes = both.hashes(bits)
-    order, begins = by_key(both, hashes)
-    group = np.cumsum(begins) - 1
-    is_right = order >= left.rows
-    if len(order) > 1:
-        arrival = np.lexsort((is_right, minor[order], major[order], group))
-        order, is_right = order[arrival], is_right[arrival]
+    both = both_sides(left.changes, right.changes)
+    hashes = both.hashes(spec.bits)
+    events = _Events.of(both, hashes, left.changes.rows)
+    order, group, merged = events.order, events.group, events.merged
+    first = order[events.begins]
+    key_hashes, key_bytes = hashes[first], both.key.take(first).wire()
 
-    first = order[begins]
-    key_hashes, key_bytes = hashes[first], keys.take(first).wire()
-    start = np.flatnonzero(begins)[group]
-
-    def side(changes: Changes, other: Changes, rows: Lookup, own: np.ndarray, offset: int) -> _Side:
-        if kind == "inner" and not other.rows and not want_old:  # results do not depend on its old rows
-            headers = None if wanted is None else headers_in(changes)
+    def side(one: TableSide, other: TableSide, is_right: bool, offset: int) -> _Side:
+        changes = one.changes
+        if spec.kind == "inner" and not other.changes.rows and not want_old:
+            # No result depends on its old rows.
+            headers = None if spec.headers is None else headers_in(changes)
             return _Side(~changes.value.missing(), changes.value, changes.ts, order, order, headers)
-        return _side(changes, rows(key_hashes, key_bytes), order, own, group, start, offset)
+        return events.side(changes, one.rows(key_hashes, key_bytes), is_right, offset)
 
-    lefts = side(left, right, left_rows, ~is_right, 0)
-    rights = side(right, left, right_rows, is_right, left.rows)
-
-    merged = np.zeros(len(order), bool)
-    if left.rows and right.rows:
-        merged = _same_trigger(group, major[order], minor[order], is_right)
-        lefts, rights = (
-            replace(one, before=np.where(merged, _previous(one.before), one.before))
-            for one in (lefts, rights)
-        )
+    lefts = side(left, right, False, 0)
+    rights = side(right, left, True, left.changes.rows)
     left_now, right_now = lefts.is_now(), rights.is_now()
-    _count(asked, left_now, right_now, is_right, merged)
-    emit = _emits(kind, left_now, right_now, lefts.was(), rights.was(), ~is_right | merged, is_right)
+    _count(counts, left_now, right_now, events)
+    emit = _emits(spec.kind, (left_now, right_now), (lefts.was(), rights.was()), events)
     if merged.any():
         emit &= ~np.append(merged[1:], False)
-    kept = np.flatnonzero(emit) if changelog else _last_of_group(emit, group)
+    kept = np.flatnonzero(emit) if spec.emit == "changelog" else _last_of_group(emit, group)
 
     event = order[kept]
-    there = _exists(kind, left_now[kept], right_now[kept])
-    given = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
-    event_keys = keys.take(event)
-    results = evaluate_where(there, joiner, event_keys, left=given[0], right=given[1])
+    there = _exists(spec.kind, left_now[kept], right_now[kept])
+    inputs = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
+    event_keys = both.key.take(event)
+    results = evaluate_where(there, spec.joiner, event_keys, left=inputs[0], right=inputs[1])
     changes = Changes(
         event_keys,
         results.values,
-        _timestamps(ts[order], lefts, rights, merged, is_right)[kept],
-        major[event],
-        minor[event],
+        _timestamps(both.ts[order], lefts, rights, events)[kept],
+        both.major[event],
+        both.minor[event],
         None if both.headers is None else take_or_null(both.headers, event),
     )
-    if wanted is not None:
+    if spec.headers is not None:
         sides = _picked_headers(lefts, lefts.now[kept]), _picked_headers(rights, rights.now[kept])
-        changes = replace(changes, headers=headers_of(wanted, *sides))
+        changes = replace(changes, headers=headers_of(spec.headers, *sides))
     if want_old:
-        was = (lefts.before[kept], rights.before[kept]) if changelog else (group[kept], group[kept])
-        had = _exists(kind, lefts.present[was[0]], rights.present[was[1]])
+        is_net = spec.emit == "net"
+        was = (group[kept], group[kept]) if is_net else (lefts.before[kept], rights.before[kept])
+        had = _exists(spec.kind, lefts.present[was[0]], rights.present[was[1]])
         old = evaluate_where(
-            had, joiner, event_keys, left=_picked(lefts, was[0]), right=_picked(rights, was[1])
+            had, spec.joiner, event_keys, left=_picked(lefts, was[0]), right=_picked(rights, was[1])
         )
         changes = changes.with_value(results.values, old.values)
-    return Joined.of(changes, results.failures, *given)
+    return Joined.of(changes, results.failures, *inputs)
 
 
-def _count(
-    asked: Asked, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
-) -> None:
+def _count(counts: LookupCounts, left: np.ndarray, right: np.ndarray, events: _Events) -> None:
     """Counts each change that leaves a row; two changes by one input record count once."""
-    asking = np.where(is_right, right | (merged & left), left)
-    asking[:-1] &= ~merged[1:]
-    asked.count(asking, asking & left & right)
-
-
-def _side(
-    changes: Changes,
-    state: Rows,
-    order: np.ndarray,
-    own: np.ndarray,
-    group: np.ndarray,
-    start: np.ndarray,
-    offset: int,
-) -> _Side:
-    if not changes.rows:
-        return _Side(state.present, state.values, state.ts, group, group, state.headers)
-    keys = len(state.present)
-    latest = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
-    known = latest >= start
-    now = np.where(known, keys + order[np.maximum(latest, 0)] - offset, group)
-    before = np.where(np.arange(len(order)) == start, group, _previous(now))
-    return _Side(
-        np.concatenate([state.present, ~changes.value.missing()]),
-        concat_values([state.values, as_stored(changes.value, state.values.serde)]),
-        np.concatenate([state.ts, changes.ts]),
-        now,
-        before,
-        None if state.headers is None else pa.concat_arrays([state.headers, headers_in(changes)]),
-    )
-
-
-def _same_trigger(
-    group: np.ndarray, major: np.ndarray, minor: np.ndarray, is_right: np.ndarray
-) -> np.ndarray:
-    """Right events that belong to the same input record as the left event before them (semantics 2.2.7)."""
-    merged = np.zeros(len(group), bool)
-    merged[1:] = (
-        (group[1:] == group[:-1])
-        & (major[1:] == major[:-1])
-        & (minor[1:] == minor[:-1])
-        & is_right[1:]
-        & ~is_right[:-1]
-    )
-    return merged
+    asking = np.where(events.is_right, right | (events.merged & left), left)
+    asking[:-1] &= ~events.merged[1:]
+    counts.count(asking, asking & left & right)
 
 
 def _previous(values: np.ndarray) -> np.ndarray:
@@ -189,15 +175,17 @@ def _previous(values: np.ndarray) -> np.ndarray:
 
 
 def _emits(
-    kind: Kind,
-    left_now: np.ndarray,
-    right_now: np.ndarray,
-    left_was: np.ndarray,
-    right_was: np.ndarray,
-    from_left: np.ndarray,
-    from_right: np.ndarray,
+    kind: JoinKind,
+    now: tuple[np.ndarray, np.ndarray],
+    was: tuple[np.ndarray, np.ndarray],
+    events: _Events,
 ) -> np.ndarray:
-    """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included."""
+    """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included.
+
+    ``now``, ``was``: whether there is, and was, a row on the left and on the right.
+    """
+    (left_now, right_now), (left_was, right_was) = now, was
+    from_left, from_right = ~events.is_right | events.merged, events.is_right
     if kind == "inner":
         had = from_left & from_right & left_was & right_was
         return np.asarray((from_left & right_now) | (from_right & left_now) | had)
@@ -213,15 +201,13 @@ def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
     return events[np.append(groups[1:] != groups[:-1], True)] if len(events) > 1 else events
 
 
-def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _exists(kind: JoinKind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left & right if kind == "inner" else left if kind == "left" else left | right
 
 
-def _timestamps(
-    ts: np.ndarray, lefts: _Side, rights: _Side, merged: np.ndarray, is_right: np.ndarray
-) -> np.ndarray:
+def _timestamps(ts: np.ndarray, lefts: _Side, rights: _Side, events: _Events) -> np.ndarray:
     """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
-    other = np.where(is_right, lefts.time(), rights.time())
+    merged, other = events.merged, np.where(events.is_right, lefts.time(), rights.time())
     if not merged.any():
         return np.asarray(np.maximum(ts, other))
     own = np.where(merged, np.maximum(ts, _previous(ts)), ts)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crossstream.columns.changes import Asked
+from crossstream.columns.changes import LookupCounts
 from crossstream.graph import nodes as graph
 from crossstream.operators.table_join.kernel import join_tables
 from crossstream.planning.steps import TableJoinStep
-from crossstream.task.runner import Emitted, Runner, no_changes
+from crossstream.task.runner import Emitted, Runner
 
 
 class TableJoinRunner(Runner):
@@ -25,20 +25,10 @@ class TableJoinRunner(Runner):
         if left is None and right is None:
             return
         stores = [self.task.stores(name) for name in self.step.stores]
-        left_key, right_key = (self.task.flow(name).key for name in names)
-        asked = Asked()
+        spec = self.join_spec(node.kind, headers=node.headers, changelog=self.step.changelog)
+        counts = LookupCounts()
         joined = join_tables(
-            node.kind,
-            node.joiner,
-            left if left is not None else no_changes(left_key, stores[0].definition.value),
-            right if right is not None else no_changes(right_key, stores[1].definition.value),
-            stores[0].lookup_before(),
-            stores[1].lookup_before(),
-            asked,
-            bits=self.task.batch.bits,
-            want_old=self.step.old,
-            changelog=self.step.changelog,
-            wanted=node.headers,
+            spec, stores[0].side(left), stores[1].side(right), counts, want_old=self.step.old
         )
-        self.report_asked(asked, stores[0].some_key, stores[1].some_key)
+        self.report_asked(counts, stores[0].some_key, stores[1].some_key)
         yield from self.joined(joined, stays=self.step.stored)

@@ -20,7 +20,7 @@ from crossstream.serdes.avro.schema import NO_DEFAULT, Field, Node
 from crossstream.serdes.avro.single import Reader, Single
 from crossstream.serdes.avro.sizes import EMPTY_ITEMS, entry_of, fixed_width, least_bytes
 from crossstream.serdes.avro.skip import Skipped
-from crossstream.serdes.refusals import below, show
+from crossstream.serdes.errors import below, show
 
 _PROMOTED = {
     "int": ("long", "float", "double"),

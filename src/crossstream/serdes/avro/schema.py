@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from crossstream.errors import SerdeError
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.serdes.json.bounds import DEEPEST_COLUMN, TOO_DEEP
 from crossstream.serdes.json.shapes import DECIMAL_DIGITS, NoColumn
 
@@ -73,17 +74,15 @@ class Node:
     column: Column | None = field(default=None, init=False)
 
 
-def unusable(given: object, reason: str) -> SerdeError:
+def unusable(given: object, reason: str) -> CrossStreamError:
     """The error of a schema, or of a type from which none can be derived."""
     shown = given if isinstance(given, str) else repr(given)
     shown = shown if len(shown) <= 80 else shown[:80] + "…"
-    return SerdeError(
-        f"no Avro schema: {reason}: {shown}",
-        code="CS-404",
-        where={"serde": "avro"},
-        next="pass an Avro schema, as JSON text or as a dict, or a dataclass or msgspec.Struct; docs/avro.md has the "
-        "types",
+    step = (
+        "pass an Avro schema, as JSON text or as a dict, or a dataclass or msgspec.Struct; docs/avro.md has the "
+        "types"
     )
+    return refuse("CS-404", f"no Avro schema: {reason}: {shown}", step, serde="avro")
 
 
 References = tuple[tuple[str, str], ...]

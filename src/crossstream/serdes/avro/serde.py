@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.avro.objects import Column, objects
 from crossstream.serdes.avro.read import decoded
 from crossstream.serdes.avro.resolve import resolved
@@ -192,10 +192,10 @@ class AvroValues(ByColumns, ABC):
         try:
             made: Sequence[Any] = msgspec.to_builtins(instances, builtin_types=NATIVE)
         except (TypeError, ValueError) as error:
-            raise refusals.misfit(self.name, values[0], str(error)) from error
+            raise errors.misfit(self.name, values[0], str(error)) from error
         if self.form.is_narrower:
             for row, reason in self._misfits(made).items():
-                raise refusals.unreadable(self.name, values[row], reason)
+                raise errors.unreadable(self.name, values[row], reason)
         return made
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
@@ -215,7 +215,7 @@ class AvroValues(ByColumns, ABC):
         assert isinstance(reader, Reader)
         column, _ = decoded(reader, payload)
         for row, reason in self._misfits(objects(column, self.form.node)).items():
-            raise refusals.unreadable(self.name, values[row], reason)
+            raise errors.unreadable(self.name, values[row], reason)
 
     @abstractmethod
     def _own_text(self) -> tuple[str, References]:
@@ -244,7 +244,7 @@ class AvroValues(ByColumns, ABC):
             made: list[Any] = msgspec.convert(values, rows_of(self.of.type), builtin_types=NATIVE)
             return made
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
-            raise refusals.undecodable_rows(self.name, self._misfits(values) or {0: str(error)}) from error
+            raise errors.undecodable_rows(self.name, self._misfits(values) or {0: str(error)}) from error
 
     def _misfits(self, values: Sequence[Any]) -> dict[int, str]:
         """The values that are not of the type, and why."""
@@ -265,10 +265,10 @@ class AvroValues(ByColumns, ABC):
         if names is not None and record is not None:
             known = [one.name for one in record.fields]
             if unknown := names.difference(known):
-                raise refusals.unknown_fields(self.name, unknown, known)
+                raise errors.unknown_fields(self.name, unknown, known)
         dtype = form.columns if names is None else column_type(with_fields(form.node, names))
         if isinstance(dtype, NoColumn):
-            raise refusals.no_column(self.name, dtype.reason)
+            raise errors.no_column(self.name, dtype.reason)
         parts = self._read(data, names)
         if form.is_narrower:
             self.decode_objects(data)
@@ -294,7 +294,7 @@ class AvroValues(ByColumns, ABC):
             faults.update({int(rows[row]): reason for row, reason in found.items()})
             parts.append((rows, column))
         if faults:
-            raise refusals.undecodable_rows(self.name, faults)
+            raise errors.undecodable_rows(self.name, faults)
         return parts
 
 

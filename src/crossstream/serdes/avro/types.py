@@ -17,7 +17,7 @@ import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 from crossstream.serdes.avro.objects import Build, builder, objects
 from crossstream.serdes.avro.resolve import default_column, resolved
 from crossstream.serdes.avro.rows import Read, Write, row_codec
@@ -264,8 +264,8 @@ def checked(node: Node, values: Sequence[Any], serde: str) -> list[Any]:
             try:
                 msgspec.convert(value, wire, builtin_types=NATIVE)
             except (msgspec.MsgspecError, TypeError, ValueError) as reason:
-                raise refusals.misfit(serde, value, str(reason)) from reason
-        raise refusals.misfit(serde, values, str(error)) from error
+                raise errors.misfit(serde, value, str(reason)) from reason
+        raise errors.misfit(serde, values, str(error)) from error
     made: list[Any] = structs if is_flat(node) else msgspec.to_builtins(structs, builtin_types=NATIVE)
     return made
 

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.avro.rows import varint
 from crossstream.serdes.avro.schema import Node, column_type, nullable
 from crossstream.serdes.avro.types import checked, wire_type
@@ -38,7 +38,7 @@ class Target(NamedTuple):
     path: str = ""
 
     def below(self, name: str) -> Target:
-        return Target(self.serde, refusals.below(self.path, name))
+        return Target(self.serde, errors.below(self.path, name))
 
 
 def written(node: Node, values: pl.Series | Sequence[Any], serde: str) -> pa.LargeBinaryArray:
@@ -67,7 +67,7 @@ def _parts(node: Node, values: pl.Series | Sequence[Any], target: Target) -> lis
     if node.kind == "union":
         return _union(node, values, target)
     if isinstance(values, pl.Series) and values.null_count():
-        raise refusals.null_field(target.serde, target.path or "value")
+        raise errors.null_field(target.serde, target.path or "value")
     if node.kind == "record":
         return _record(node, values, target)
     if node.kind in ("array", "map"):
@@ -123,7 +123,7 @@ def _branches(node: Node, values: pl.Series | Sequence[Any], null: int | None, t
     """The number of the branch of each value."""
     if isinstance(values, pl.Series):
         if null is None:
-            raise refusals.null_field(target.serde, target.path or "value")
+            raise errors.null_field(target.serde, target.path or "value")
         other = next((at for at, part in enumerate(node.parts) if part.kind != "null"), null)
         return np.where(values.is_null().to_numpy(), null, other)
     if nullable(node) is not None or len(node.parts) == 1:
@@ -150,7 +150,7 @@ def _branch_of(node: Node, value: Any, target: Target) -> int:
         if _holds(node.parts[at], value):
             return at
     kinds = ", ".join(part.name or part.kind for part in node.parts)
-    raise refusals.misfit(target.serde, value, f"{target.path or 'the value'} is a union of {kinds}")
+    raise errors.misfit(target.serde, value, f"{target.path or 'the value'} is a union of {kinds}")
 
 
 def _holds(part: Node, value: Any) -> bool:
@@ -212,7 +212,7 @@ def _refuse_doubles(counts: Any, keys: pl.Series, target: Target) -> None:
     frame = pl.DataFrame({"row": rows, "key": keys})
     if len(frame) and frame.is_duplicated().any():
         reason = f"a key of the map {target.path or 'value'} occurs twice"
-        raise refusals.no_bytes_for(target.serde, keys, reason, "keep one entry for each key")
+        raise errors.no_bytes_for(target.serde, keys, reason, "keep one entry for each key")
 
 
 # -- single values ----------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _refuse_doubles(counts: Any, keys: pl.Series, target: Target) -> None:
 def _single(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinaryArray]:
     kind, logical = node.kind, node.logical
     if beyond_the_calendar(series):
-        raise refusals.beyond_the_calendar(target.serde)
+        raise errors.beyond_the_calendar(target.serde)
     if logical == "decimal":
         return _decimal(node, series, target)
     if kind in ("int", "long"):
@@ -246,7 +246,7 @@ def _single(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBinar
             wrong = series.filter(index.is_null())[0]
             reason = f"{target.path or 'the value'} is not a symbol of {node.name}"
             next = f"give one of {', '.join(node.symbols)}"
-            raise refusals.no_bytes_for(target.serde, wrong, reason, next)
+            raise errors.no_bytes_for(target.serde, wrong, reason, next)
         return [varints(index.to_numpy())]
     if kind == "fixed":
         return [_fixed(node, series, target)]
@@ -263,7 +263,7 @@ def _fixed(node: Node, series: pl.Series, target: Target) -> pa.LargeBinaryArray
         series = series.str.replace_all("-", "").str.decode("hex", strict=False)
     rows = _binary(series)
     if rows.null_count or (np.diff(arrays.offsets(rows)) != node.size).any():
-        raise refusals.no_bytes_for(
+        raise errors.no_bytes_for(
             target.serde,
             series,
             f"{target.path or 'the value'} is not of {node.size} bytes",
@@ -283,7 +283,7 @@ def _decimal(node: Node, series: pl.Series, target: Target) -> list[pa.LargeBina
     size = 16 - spare.sum(axis=1, dtype=np.int64)
     if node.kind == "fixed":
         if (size > node.size).any():
-            raise refusals.no_bytes_for(
+            raise errors.no_bytes_for(
                 target.serde, series, f"a decimal needs more than {node.size} bytes", "widen the fixed type"
             )
         wide = np.repeat(sign[:, None], max(node.size, 16), axis=1)
@@ -303,26 +303,26 @@ def _series(node: Node, values: Sequence[Any], target: Target) -> pl.Series:
             try:
                 _check_digits(node)(value)
             except ValueError as error:
-                raise refusals.no_bytes_for(
+                raise errors.no_bytes_for(
                     target.serde, value, str(error), "round it, or widen the schema"
                 ) from error
     dtype = column_type(node)
     if isinstance(dtype, NoColumn):
-        raise refusals.no_bytes_for(target.serde, values, dtype.reason, "declare fewer digits in the schema")
+        raise errors.no_bytes_for(target.serde, values, dtype.reason, "declare fewer digits in the schema")
     if node.kind == "float":
         made = pl.Series(values, dtype=pl.Float64)
         return _narrow_floats(made, target)
     try:
         return pl.Series(pa.array(values, pl.Series([], dtype=dtype).to_arrow().type))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise refusals.misfit(target.serde, values[0], f"{target.path}: {error}") from error
+        raise errors.misfit(target.serde, values[0], f"{target.path}: {error}") from error
 
 
 def _narrow_floats(wide: pl.Series, target: Target) -> pl.Series:
     narrow = wide.cast(pl.Float32)
     if (narrow.is_infinite() & wide.is_finite()).any():
         reason = f"{target.path or 'the value'}: a finite number is beyond the range of Float32"
-        raise refusals.no_bytes_for(target.serde, wide, reason, "use the type double in the schema")
+        raise errors.no_bytes_for(target.serde, wide, reason, "use the type double in the schema")
     return narrow
 
 
@@ -384,11 +384,11 @@ def fitted(node: Node, values: pl.Series, serde: str) -> pl.Series:
     """A column in exactly the type of the schema. Raises `SerdeError`."""
     dtype = column_type(node)
     if isinstance(dtype, NoColumn):
-        raise refusals.no_column(serde, dtype.reason)
+        raise errors.no_column(serde, dtype.reason)
     if values.dtype == dtype:
         return values
     try:
         shape = json_shapes.shape_of(dtype)
     except SerdeError as error:
-        raise refusals.wrong_column(serde, values.dtype, str(dtype), f"cast it to {dtype}") from error
+        raise errors.wrong_column(serde, values.dtype, str(dtype), f"cast it to {dtype}") from error
     return conform(values, shape, serde)

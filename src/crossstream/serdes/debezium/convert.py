@@ -18,8 +18,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.json.shapes import instance_of
 
 _DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
@@ -108,16 +109,14 @@ def is_bytes(dtype: Any) -> bool:
     return is_bytes(instance_of(dtype.inner)) if isinstance(dtype, pl.List) else bool(dtype == pl.Binary)
 
 
-def misfit(path: str, wanted: object, given: object, reason: str = "") -> SerdeError:
+def misfit(path: str, wanted: object, given: object, reason: str = "") -> CrossStreamError:
     more = f" ({reason})" if reason else ""
     return bad(f"field {path} is declared as a column of {wanted}, and the record has {given}{more}")
 
 
-def bad(reason: str) -> SerdeError:
+def bad(reason: str) -> CrossStreamError:
     """A record that is no change of a row."""
-    return SerdeError(
-        reason, code=refusals.UNDECODABLE, next="check the type, and the settings of cs.debezium(…)"
-    )
+    return refuse(errors.UNDECODABLE, reason, "check the type, and the settings of cs.debezium(…)")
 
 
 def _converted(raw: pl.Series, dtype: pl.DataType, logical: Logical, path: str) -> pl.Series | None:

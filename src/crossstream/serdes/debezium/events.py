@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 from msgspec import UNSET
 
-from crossstream.errors import SerdeError
+from crossstream.errors import CrossStreamError
 from crossstream.serdes.debezium.convert import Logical, bad
 from crossstream.serdes.json.shapes import Field
 
@@ -88,7 +88,7 @@ def plain_ops(rows: int, ops: Sequence[Any] | None, deleted: Sequence[Any] | Non
     return [DELETE if gone in ("true", True) else op for gone, op in zip(deleted, found, strict=True)]
 
 
-def no_event(names: Iterable[str]) -> SerdeError:
+def no_event(names: Iterable[str]) -> CrossStreamError:
     return bad(
         "the record is neither a change event nor a row: it has none of the fields " + ", ".join(names)
     )

@@ -21,8 +21,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.errors import CrossStreamError
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import Readers
 from crossstream.serdes.json.bounds import is_decimal, may_have_exponents
 from crossstream.serdes.json.rows import CHUNK, Decoder, Read, decode_rows, encode_rows, whole
@@ -57,7 +57,7 @@ def _to_series(values: list[Any], shape: Shape, serde: str, exponents: bool) -> 
             raise ValueError("a time before the year 1 or after 9999 in UTC")
         return series
     except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise refusals.undecodable(serde, f"beyond what a column of {shape.dtype} holds: {error}") from error
+        raise errors.undecodable(serde, f"beyond what a column of {shape.dtype} holds: {error}") from error
 
 
 def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
@@ -125,7 +125,7 @@ def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
         return _cast_struct(values, shape, serde, path)
     if not _fits(values.dtype, shape.dtype):
         cast = f"cast in the expression, for instance .cast({shape.dtype})"
-        raise refusals.wrong_column(serde, values.dtype, str(shape.dtype), cast, path)
+        raise errors.wrong_column(serde, values.dtype, str(shape.dtype), cast, path)
     try:
         fitted = values.cast(shape.dtype, strict=True)
     except pl.exceptions.PolarsError as error:
@@ -135,8 +135,8 @@ def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
     return fitted
 
 
-def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError:
-    return refusals.no_bytes_for(
+def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> CrossStreamError:
+    return errors.no_bytes_for(
         serde, values, f"{path or 'value'}: {reason}", "cast or filter in the expression"
     )
 
@@ -155,12 +155,10 @@ def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> p
     given = {part.name: part for part in values.struct.unnest().get_columns()}
     known = [field.name for field in shape.fields]
     if unknown := given.keys() - set(known):
-        raise refusals.unknown_fields(serde, unknown, known)
+        raise errors.unknown_fields(serde, unknown, known)
     blank = arrays.null_series(len(values), pl.Null())
     parts = {
-        field.name: _cast(
-            given.get(field.name, blank), column(field), serde, refusals.below(path, field.name)
-        )
+        field.name: _cast(given.get(field.name, blank), column(field), serde, errors.below(path, field.name))
         for field in shape.fields
     }
     return arrays.with_nulls_of(arrays.struct_of(parts, len(values)), values)
@@ -185,14 +183,14 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
     if isinstance(shape, StructOf):
         parts = values.struct.unnest().get_columns() if shape.fields else []
         for part, field in zip(parts, shape.fields, strict=True):
-            inside = refusals.below(path, field.name)
+            inside = errors.below(path, field.name)
             if not field.nullable and part.null_count() > values.null_count():
-                raise refusals.null_field(serde, inside)
+                raise errors.null_field(serde, inside)
             _check_nulls(part, column(field), serde, inside)
     elif isinstance(shape, ListOf) and not (shape.nullable and _all_nullable(shape.item)):
         items = pl.Series(values.to_arrow().flatten())
         if not shape.nullable and items.null_count():
-            raise refusals.null_field(serde, f"{path}[]")
+            raise errors.null_field(serde, f"{path}[]")
         _check_nulls(items, shape.item, serde, f"{path}[]")
 
 
@@ -260,7 +258,7 @@ class Columns(NamedTuple):
             try:
                 values = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), self.convert)
             except (msgspec.MsgspecError, TypeError, ValueError) as error:
-                raise refusals.undecodable(serde, str(error)) from error
+                raise errors.undecodable(serde, str(error)) from error
         has_decimals = any_leaf(self.shape.dtype, is_decimal)
         return _to_series(values, self.shape, serde, has_decimals and may_have_exponents(data))
 
@@ -277,7 +275,7 @@ def checked(
     ]
     shape = layout.struct(made)
     if isinstance(shape, NoColumn):
-        raise refusals.no_column(layout.title, shape.reason)
+        raise errors.no_column(layout.title, shape.reason)
     if readers.callables:
         return Columns(decoder, shape, None)
     read = fields_read(layout, names, readers)
@@ -296,7 +294,7 @@ def fields_read(layout: Layout, names: frozenset[str], readers: Readers) -> froz
 def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
     known = [field.name for field in layout.fields]
     if unknown := names.difference(known):
-        raise refusals.unknown_fields(serde, unknown, known)
+        raise errors.unknown_fields(serde, unknown, known)
     return layout.struct(names)
 
 
@@ -320,7 +318,7 @@ def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.Large
     Raises `SerdeError` (CS-403).
     """
     if beyond_the_calendar(values):
-        raise refusals.beyond_the_calendar(serde)
+        raise errors.beyond_the_calendar(serde)
     few = len(values) <= FEW
     if not few or any_leaf(values.dtype, _differs):
         values = plain_columns(values, shortest)

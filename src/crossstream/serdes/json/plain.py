@@ -17,9 +17,9 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.gc_pause import paused_gc
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers
 from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import is_decimal
@@ -183,7 +183,7 @@ class SchemaJson(EngineSerde):
             try:
                 return [None if one is None else narrow(one) for one in plain]
             except ValueError as error:
-                raise refusals.undecodable(self.name, str(error)) from error
+                raise errors.undecodable(self.name, str(error)) from error
 
     def _structs(self, values: Sequence[Any]) -> list[Any]:
         reading = _schema_reading(self.dtype)
@@ -196,19 +196,19 @@ class SchemaJson(EngineSerde):
         try:
             return self._dicts(structs)
         except SerdeError as error:
-            raise refusals.no_bytes_for(
+            raise errors.no_bytes_for(
                 self.name, values[0], error.what, "round it, or widen the schema"
             ) from error
 
 
-def misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> SerdeError:
+def misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> CrossStreamError:
     """The error of the first value that is not of this ``kind``."""
     for value in values:
         try:
             msgspec.convert(value, kind, builtin_types=NATIVE)
         except Exception as reason:  # as above
-            return not_finite(value, serde) or refusals.misfit(serde, value, str(reason))
-    return refusals.misfit(serde, values, str(error))
+            return not_finite(value, serde) or errors.misfit(serde, value, str(reason))
+    return errors.misfit(serde, values, str(error))
 
 
 _decoder: Decoder = msgspec.json.Decoder()
@@ -257,7 +257,7 @@ class UntypedJson(EngineSerde):
         try:
             return pl.Series(pa.array(self.decode_objects(data)))
         except (pa.ArrowException, OverflowError, RecursionError, pl.exceptions.PolarsError) as error:
-            raise refusals.mixed_types("json", error) from error
+            raise errors.mixed_types("json", error) from error
 
 
 def _listed(value: Any) -> Any:
@@ -324,7 +324,7 @@ def _check(values: Sequence[Any]) -> None:
         return
     for value in values:
         if (fault := _fault([value])) is not None:
-            raise refusals.not_kept(value, fault)
+            raise errors.not_kept(value, fault)
 
 
 def _fault(values: Sequence[Any]) -> str | None:

@@ -11,8 +11,8 @@ import msgspec
 import msgspec.inspect as mi
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import refusals
+from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.serdes import errors
 from crossstream.serdes.contract import Readers
 from crossstream.serdes.json.columns import (
     Columns,
@@ -109,7 +109,7 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
     if names is not None and isinstance(reading.layout, Layout):
         shape = some_fields(reading.layout, names, reading.name)
     if isinstance(shape, NoColumn):
-        raise refusals.no_column(reading.name, shape.reason)
+        raise errors.no_column(reading.name, shape.reason)
     if reading.derives:
         return Columns(reading.decoder, shape, rows_of(shape.wire))
     return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
@@ -193,11 +193,13 @@ def check_rows(
         raise _unreadable(rows, values, last, serde) from error.__cause__
 
 
-def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str) -> SerdeError:
+def _unreadable(
+    rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str
+) -> CrossStreamError:
     for row, value in zip(rows, values, strict=True):
         try:
             if row.is_valid:
                 decode_row(row.as_py(), decoder, serde)
         except SerdeError as error:
-            return refusals.unreadable(serde, value, str(error.__cause__))
+            return errors.unreadable(serde, value, str(error.__cause__))
     raise AssertionError("rows that cannot be read together, and can one by one")

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.errors import SerdeError
+from crossstream.errors import CrossStreamError
 from crossstream.gc_pause import paused_gc
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.json.shapes import KEPT
 
 CHUNK = 8192
@@ -121,7 +121,7 @@ def decode_row(row: bytes, decoder: Decoder, serde: str, read: Read = whole) -> 
                 raise ValueError(f"half of a surrogate pair{place}, which is not valid Unicode") from error
             return value
     except Exception as error:  # msgspec's errors, those of UTF-8, and whatever a __post_init__ raises
-        raise refusals.undecodable(serde, _BEYOND.sub(_HINT, str(error)), row) from error
+        raise errors.undecodable(serde, _BEYOND.sub(_HINT, str(error)), row) from error
 
 
 def _lines(data: pa.LargeBinaryArray) -> memoryview | None:
@@ -179,9 +179,9 @@ def _text_of(value: Any, serde: str, encode: Encoder) -> bytes:
         text = encode.encode(value)
     except Exception as error:
         next = "return dicts, lists, str, int, float, bool or dataclasses"
-        raise refusals.no_bytes_for(serde, value, str(error), next) from error
+        raise errors.no_bytes_for(serde, value, str(error), next) from error
     if text == _NULL_TEXT and not isinstance(value, float):
-        raise refusals.null_text(serde, value)
+        raise errors.null_text(serde, value)
     return text
 
 
@@ -204,7 +204,7 @@ def _without_null_text(rows: pa.LargeBinaryArray, values: Sequence[Any], serde: 
     nulls = pc.equal(rows, _NULL).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(nulls).tolist():
         if values[row] is not None:
-            raise refusals.null_text(serde, values[row])
+            raise errors.null_text(serde, values[row])
     return arrays.nulled(rows, nulls)
 
 
@@ -216,7 +216,7 @@ def check_finite(values: Sequence[Any], texts: Iterable[bytes | None], serde: st
                 raise refusal
 
 
-def not_finite(value: Any, serde: str) -> SerdeError | None:
+def not_finite(value: Any, serde: str) -> CrossStreamError | None:
     """The error of a value in which a float is not finite; None if all are."""
     try:
         plain = msgspec.to_builtins(value, builtin_types=_KEPT)
@@ -226,7 +226,7 @@ def not_finite(value: Any, serde: str) -> SerdeError | None:
     while pending:
         path, item = pending.pop()
         if isinstance(item, float) and not math.isfinite(item):
-            return refusals.not_finite(serde, plain, item, path)
+            return errors.not_finite(serde, plain, item, path)
         if isinstance(item, dict):
             pending += [(f"{path}.{name}" if path else str(name), one) for name, one in item.items()]
         elif isinstance(item, list | tuple | set | frozenset):

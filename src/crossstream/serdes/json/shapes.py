@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import refusals
+from crossstream.serdes import errors
 
 KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 """Types that stay unchanged when wire structs become plain dicts."""
@@ -261,11 +261,11 @@ def struct_dtype(given: Any) -> pl.Struct | None:
         return given
     if isinstance(given, dict):
         if not all(isinstance(name, str) for name in given):
-            raise refusals.unusable_type(given, "not all field names are text")
+            raise errors.unusable_type(given, "not all field names are text")
         try:
             return pl.Struct(dict(pl.Schema(given)))
         except Exception as error:
-            raise refusals.unusable_type(given, f"not all values are Polars types ({error})") from error
+            raise errors.unusable_type(given, f"not all values are Polars types ({error})") from error
     return None
 
 
@@ -274,7 +274,7 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
     for one in dtype.fields:
         if any(char in '"\\' or char < " " for char in one.name):  # no name for a field of a msgspec struct
             reason = f"{one.name!r} as a field name, with quotes or control characters"
-            raise refusals.unusable_type(dtype, reason)
+            raise errors.unusable_type(dtype, reason)
     fields = tuple(
         Field(
             one.name,
@@ -370,7 +370,7 @@ def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
         return decimal(dtype.precision or 38, dtype.scale)
     leaf = _LEAVES.get(dtype)
     if leaf is None:
-        raise refusals.unusable_type(dtype, f"JSON values are not read as {dtype}; times are of 'us' or 'ms'")
+        raise errors.unusable_type(dtype, f"JSON values are not read as {dtype}; times are of 'us' or 'ms'")
     return leaf
 
 

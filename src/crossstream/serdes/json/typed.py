@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import CrossStreamError
-from crossstream.serdes import arrays, refusals, shipping
+from crossstream.serdes import arrays, errors, shipping
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
 from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
@@ -88,13 +88,13 @@ def json(type: Any = None, *, decimals: Decimals = "text") -> Serde:
     b'{"price":10.00}'
     """
     if decimals not in get_args(Decimals) or (type is None and decimals != "text"):
-        raise refusals.unusable_type(type, f"decimals={decimals!r}, not 'text', or with a type 'number'")
+        raise errors.unusable_type(type, f"decimals={decimals!r}, not 'text', or with a type 'number'")
     if type is None:
         return UntypedJson()
     dtype = struct_dtype(type)
     if dtype is not None:
         if is_too_deep(dtype):
-            raise refusals.unusable_type(type, TOO_DEEP.reason)
+            raise errors.unusable_type(type, TOO_DEEP.reason)
         read_schema(dtype)
         return SchemaJson(dtype, decimals)
     _check_type(type)
@@ -198,7 +198,7 @@ class TypedJson(EngineSerde):
         try:
             check_exponents(made)
         except ValueError as error:
-            raise refusals.no_bytes_for(self.name, values[0], str(error), "round it") from error
+            raise errors.no_bytes_for(self.name, values[0], str(error), "round it") from error
         texts = [None if value is None else format(value, "f") for value in made]
         if self.decimals == "text":
             return texts
@@ -253,12 +253,12 @@ def _from_pickle(kind: bytes, decimals: Decimals) -> TypedJson:
 
 def _check_type(kind: Any) -> None:
     if isinstance(kind, str | pl.DataType | pa.DataType):
-        raise refusals.unusable_type(kind, "not a Python type or a schema")
+        raise errors.unusable_type(kind, "not a Python type or a schema")
     try:
         hash(kind)
         reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
-        raise refusals.unusable_type(kind, str(error)) from error
+        raise errors.unusable_type(kind, str(error)) from error
 
 
 _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {

@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.error_codes import refuse
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.avro.rows import number_at, varint
 from crossstream.serdes.contract import Serde
 from crossstream.serdes.description import Described
@@ -51,12 +51,9 @@ def confluent_protobuf(
         or not hasattr(descriptor, "full_name")
         or not hasattr(message, "FromString")
     ):
-        raise SerdeError(
-            f"{refusals.show(message)} is not a class of Protobuf messages",
-            code="CS-404",
-            where={"serde": "confluent_protobuf"},
-            next="make classes with protoc --python_out=. orders.proto, and pass one: orders_pb2.Order",
-        )
+        what = f"{errors.show(message)} is not a class of Protobuf messages"
+        step = "make classes with protoc --python_out=. orders.proto, and pass one: orders_pb2.Order"
+        raise refuse("CS-404", what, step, serde="confluent_protobuf")
     settings = RegistrySettings.of(registry)
     return ConfluentProtobuf(
         message=message,
@@ -135,7 +132,7 @@ class ConfluentProtobuf(RegistrySerde):
         payload = self._payload(data)
         made = self._fields()
         if fields is None and not made.whole:
-            raise refusals.no_column(self.name, "a field contains its own message, or is too deep")
+            raise errors.no_column(self.name, "a field contains its own message, or is too deep")
         known = columnar(self.message)
         if known is not None and len(payload):
             there = arrays.validity(payload)
@@ -162,11 +159,11 @@ class ConfluentProtobuf(RegistrySerde):
             try:
                 value = message_of(value, self.message)
             except (TypeError, ValueError, AttributeError, KeyError) as error:
-                raise refusals.misfit(self.name, value, str(error)) from error
+                raise errors.misfit(self.name, value, str(error)) from error
         full_name = self.message.DESCRIPTOR.full_name
         if getattr(getattr(value, "DESCRIPTOR", None), "full_name", None) != full_name:
             next = f"return an instance of {full_name}, or a dict that fits it"
-            raise refusals.wrong_type(self.name, value, f"messages of {full_name}", next)
+            raise errors.wrong_type(self.name, value, f"messages of {full_name}", next)
         found: bytes = value.SerializeToString(deterministic=True)
         return found
 
@@ -180,7 +177,7 @@ class ConfluentProtobuf(RegistrySerde):
             except Exception as error:  # DecodeError of Protobuf
                 bad[row] = str(error)
         if bad:
-            raise refusals.undecodable_rows(self.name, bad)
+            raise errors.undecodable_rows(self.name, bad)
         return found
 
     def _written(self, messages: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -205,7 +202,7 @@ class ConfluentProtobuf(RegistrySerde):
         payload = arrays.without_first(rest, len(head), mine if there is None else mine & there)
         if not len(others):
             if bad:
-                raise refusals.undecodable_rows(self.name, bad)
+                raise errors.undecodable_rows(self.name, bad)
             return payload
         found: dict[int, bytes] = {}
         for row in others.tolist():
@@ -223,7 +220,7 @@ class ConfluentProtobuf(RegistrySerde):
             except ValueError as error:
                 bad[row] = str(error)
         if bad:
-            raise refusals.undecodable_rows(self.name, bad)
+            raise errors.undecodable_rows(self.name, bad)
         rows = payload.to_pylist()
         return arrays.binary_rows([found.get(row, one) for row, one in enumerate(rows)])
 
@@ -248,11 +245,11 @@ def _fitted(values: pl.Series, dtype: pl.DataType, serde: str, path: str) -> pl.
         given = {part.name: part for part in values.struct.unnest().get_columns()}
         names = [one.name for one in dtype.fields]
         if unknown := given.keys() - set(names):
-            raise refusals.unknown_fields(serde, unknown, names)
+            raise errors.unknown_fields(serde, unknown, names)
         blank = arrays.null_series(len(values), pl.Null())
         parts = {
             one.name: _fitted(
-                given.get(one.name, blank), instance_of(one.dtype), serde, refusals.below(path, one.name)
+                given.get(one.name, blank), instance_of(one.dtype), serde, errors.below(path, one.name)
             )
             for one in dtype.fields
         }
@@ -263,11 +260,11 @@ def _fitted(values: pl.Series, dtype: pl.DataType, serde: str, path: str) -> pl.
     numbers = values.dtype.is_numeric() and dtype.is_numeric()
     times = values.dtype.is_temporal() and type(values.dtype) is type(dtype)
     if not (numbers or times or values.dtype in (pl.Categorical, pl.Enum)):
-        raise refusals.wrong_column(serde, values.dtype, str(dtype), "cast it, or choose another field", path)
+        raise errors.wrong_column(serde, values.dtype, str(dtype), "cast it, or choose another field", path)
     try:
         return values.cast(dtype)
     except pl.exceptions.PolarsError as error:
-        raise refusals.wrong_column(
+        raise errors.wrong_column(
             serde, values.dtype, str(dtype), f"give it values that fit: {error}", path
         ) from error
 

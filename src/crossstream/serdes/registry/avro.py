@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
+from crossstream.error_codes import refuse
 from crossstream.serdes.avro.schema import References, record_of
 from crossstream.serdes.avro.serde import AvroValues, Group, declared, reader_of, typed
 from crossstream.serdes.avro.single import Reader
@@ -121,12 +121,11 @@ class ConfluentAvro(RegistrySerde, AvroValues):
 
     def _own_text(self) -> tuple[str, References]:
         if self.schema is None:
-            raise SerdeError(
-                "the schema of serdes.confluent_avro(…) is not known: it comes from the subject of a topic",
-                code="CS-404",
-                where={"serde": "confluent_avro", "registry": self.registry.url},
-                next="pass schema=… or subject=…, or use the serde in Consumed or Produced, which know the topic",
+            what = "the schema of serdes.confluent_avro(…) is not known: it comes from the subject of a topic"
+            step = (
+                "pass schema=… or subject=…, or use the serde in Consumed or Produced, which know the topic"
             )
+            raise refuse("CS-404", what, step, serde="confluent_avro", registry=self.registry.url)
         return self.schema, self.references
 
     def _head(self) -> bytes | None:

@@ -19,8 +19,9 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from crossstream.durations import to_milliseconds
-from crossstream.errors import ConfigError, SerdeError, type_and_text
-from crossstream.serdes import refusals
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
+from crossstream.serdes import errors
 from crossstream.serdes.registry.answers import MOST_REFERENCES, Unusable, bound_answers, in_time
 from crossstream.serdes.registry.errors import (
     Refused,
@@ -58,8 +59,8 @@ def subject_name(strategy: Strategy, topic: str | None, is_key: bool, record_nam
     return str(record_name) if strategy == "record" else f"{topic}-{record_name}"
 
 
-def _no_subject(what: str, next: str) -> SerdeError:
-    return SerdeError(f"no subject for a schema: {what}", code="CS-404", next=next)
+def _no_subject(what: str, next: str) -> CrossStreamError:
+    return refuse("CS-404", f"no subject for a schema: {what}", next)
 
 
 # Settings
@@ -93,10 +94,10 @@ class RegistrySettings:
             client = registry
             values = dict(registry._conf)
         else:
-            raise unusable(f"{refusals.show(registry)} is not a schema registry")
+            raise unusable(f"{errors.show(registry)} is not a schema registry")
         url = values.get("url")
         if not isinstance(url, str) or not url.startswith(SCHEMES):
-            raise unusable(f"{refusals.show(url)} is not the URL of a schema registry")
+            raise unusable(f"{errors.show(url)} is not the URL of a schema registry")
         patience = to_milliseconds(values.pop("patience", "30 seconds"), "patience", unclear="refuse")
         settings = cls._made(values, patience)
         connection(settings, client)
@@ -129,11 +130,8 @@ def _library() -> Any:
     try:
         from confluent_kafka import schema_registry
     except ImportError as error:
-        raise ConfigError(
-            f"a schema registry needs packages that are not installed: {error}",
-            code="CS-201",
-            next='pip install "crossstream[registry]"',
-        ) from error
+        what = f"a schema registry needs packages that are not installed: {error}"
+        raise refuse("CS-201", what, 'pip install "crossstream[registry]"') from error
     return schema_registry
 
 
@@ -160,10 +158,10 @@ class Registered(NamedTuple):
 def connection(settings: RegistrySettings, client: Any = None) -> Connection:
     """The connection of this process. ``client``: use this client from now on."""
     if not settings.values:
-        raise SerdeError(
+        raise refuse(
+            errors.NO_REGISTRY,
             f"rows need a schema of the registry {settings.url}; only the state names it, so it is not asked",
-            code=refusals.NO_REGISTRY,
-            next="name a registry that you trust: --registry URL, or open_store(…, registry=URL)",
+            "name a registry that you trust: --registry URL, or open_store(…, registry=URL)",
         )
     found = _connection(settings, os.getpid())
     if client is not None and client is not found.client:

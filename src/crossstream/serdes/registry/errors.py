@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from crossstream.errors import ConfigError, SerdeError, type_and_text
-from crossstream.serdes import refusals
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, type_and_text
+from crossstream.serdes import errors
 from crossstream.serdes.registry.answers import Unusable
 
 
@@ -27,66 +28,57 @@ class Refused(Exception):
         self.message = message
 
 
-def unusable(what: str) -> ConfigError:
-    return ConfigError(
-        what,
-        code="CS-201",
-        next='pass its URL, such as "http://localhost:8081", a dict of settings ("url", "basic.auth.user.info", …),'
-        " or a SchemaRegistryClient of confluent_kafka",
+def unusable(what: str) -> CrossStreamError:
+    step = (
+        'pass its URL, such as "http://localhost:8081", a dict of settings ("url", "basic.auth.user.info", …),'
+        " or a SchemaRegistryClient of confluent_kafka"
     )
+    return refuse("CS-201", what, step)
 
 
-def away(settings: Settings, what: str, error: Exception) -> SerdeError:
-    return SerdeError(
-        f"the schema registry did not answer for {settings.patience / 1000:g} s: {type_and_text(error)}",
-        code=refusals.NO_REGISTRY,
-        where={"registry": settings.url, "asked": what},
-        next="check that it runs, and its URL; wait longer for it with the setting patience, such as"
-        ' {"url": …, "patience": "5 minutes"}',
-    )
+def away(settings: Settings, what: str, error: Exception) -> CrossStreamError:
+    what = f"the schema registry did not answer for {settings.patience / 1000:g} s: {type_and_text(error)}"
+    return refuse(errors.NO_REGISTRY, what, registry=settings.url, asked=what)
 
 
-def no_access(settings: Settings, what: str, refused: Refused) -> SerdeError:
+def no_access(settings: Settings, what: str, refused: Refused) -> CrossStreamError:
     next = "check its URL: a proxy or another server may have answered"
     if refused.status in (401, 403):
         next = 'check the credentials, for instance the setting "basic.auth.user.info": "user:password"'
-    return SerdeError(
+    return refuse(
+        errors.NO_REGISTRY,
         f"the schema registry refused to answer (HTTP {refused.status}): {short(refused.message)}",
-        code=refusals.NO_REGISTRY,
-        where={"registry": settings.url, "asked": what},
-        next=next,
+        next,
+        registry=settings.url,
+        asked=what,
     )
 
 
-def unknown_id(settings: Settings, id: int, reason: str = "") -> SerdeError:
+def unknown_id(settings: Settings, id: int, reason: str = "") -> CrossStreamError:
     what = f"the schema registry has no schema with id {id}"
     if reason:
         what = f"what the schema registry has for schema id {id} cannot be used: {short(reason)}"
-    return SerdeError(
-        what,
-        code=refusals.UNDECODABLE,
-        where={"registry": settings.url, "id": id},
-        next="check that this is the registry of the topic's producer; to skip such records, or send them to a "
-        'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)',
+    step = (
+        "check that this is the registry of the topic's producer; to skip such records, or send them to a "
+        'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)'
     )
+    return refuse(errors.UNDECODABLE, what, step, registry=settings.url, id=id)
 
 
-def no_use(settings: Settings, what: str, error: Unusable) -> SerdeError:
-    return SerdeError(
+def no_use(settings: Settings, what: str, error: Unusable) -> CrossStreamError:
+    return refuse(
+        errors.REFUSED_SCHEMA,
         f"the answer of the schema registry cannot be used: {short(str(error))}",
-        code=refusals.REFUSED_SCHEMA,
-        where={"registry": settings.url, "asked": what},
-        next="check its URL: a proxy or another server may have answered; else declare the schema",
+        "check its URL: a proxy or another server may have answered; else declare the schema",
+        registry=settings.url,
+        asked=what,
     )
 
 
-def no_schema(settings: Settings, subject: str, refused: Refused) -> SerdeError:
-    return SerdeError(
-        f"the schema registry has no schema under subject {subject}: {short(refused.message)}",
-        code=refusals.REFUSED_SCHEMA,
-        where={"registry": settings.url, "subject": subject},
-        next="check the name of the topic or of subject=; or declare the schema, so that it can be registered",
-    )
+def no_schema(settings: Settings, subject: str, refused: Refused) -> CrossStreamError:
+    what = f"the schema registry has no schema under subject {subject}: {short(refused.message)}"
+    step = "check the name of the topic or of subject=; or declare the schema, so that it can be registered"
+    return refuse(errors.REFUSED_SCHEMA, what, step, registry=settings.url, subject=subject)
 
 
 _DESCRIPTION = re.compile(r"""description"?:\s*["'](.*?)["'],\s*"?additionalInfo""", re.DOTALL)
@@ -94,7 +86,7 @@ _DESCRIPTION = re.compile(r"""description"?:\s*["'](.*?)["'],\s*"?additionalInfo
 
 def not_registered(
     settings: Settings, subject: str, kind: str, refused: Refused, auto_register: bool
-) -> SerdeError:
+) -> CrossStreamError:
     where = {"registry": settings.url, "subject": subject}
     if refused.status not in (404, 409, 422):
         return no_access(settings, f"subject {subject}", refused)
@@ -110,7 +102,7 @@ def not_registered(
     else:
         what = f"the schema registry refused the schema for subject {subject}: {short(refused.message)}"
         next = "correct the schema"
-    return SerdeError(what, code=refusals.REFUSED_SCHEMA, where=where, next=next)
+    return refuse(errors.REFUSED_SCHEMA, what, next, **where)
 
 
 def short(text: str) -> str:

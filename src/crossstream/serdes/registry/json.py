@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import refusals
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.serdes import errors
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
 from crossstream.serdes.description import Described
 from crossstream.serdes.json.plain import SchemaJson, UntypedJson
@@ -154,12 +155,12 @@ class ConfluentJson(RegistrySerde):
                 try:
                     found = dict(faults(schema.text, schema.references, payload.take(pa.array(rows))))
                 except SerdeError as error:  # the schema is the writer's: its records are bad, and no others
-                    if error.code != refusals.REFUSED_SCHEMA:
+                    if error.code != errors.REFUSED_SCHEMA:
                         raise
                     found = dict.fromkeys(range(len(rows)), f"schema id {id}: {error.what}")
                 bad.update({int(rows[row]): reason for row, reason in found.items()})
         if bad:
-            raise refusals.undecodable_rows(self.name, bad)
+            raise errors.undecodable_rows(self.name, bad)
         return payload
 
     def _checked(self, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -169,7 +170,7 @@ class ConfluentJson(RegistrySerde):
         for row, reason in faults(self.schema, self.references, payload):
             text = payload[row].as_py()
             next = "return what the schema asks for, or change the schema"
-            raise refusals.no_bytes_for(self.name, msgspec.json.decode(text), reason, next)
+            raise errors.no_bytes_for(self.name, msgspec.json.decode(text), reason, next)
         return payload
 
 
@@ -203,11 +204,8 @@ def _validator(schema: str, references: tuple[tuple[str, str], ...]) -> tuple[An
     try:
         import jsonschema_rs
     except ImportError as error:
-        raise SerdeError(
-            f"validate=True needs a package that is not installed: {error}",
-            code=refusals.NO_COLUMN,
-            next='pip install "crossstream[registry]"',
-        ) from error
+        what = f"validate=True needs a package that is not installed: {error}"
+        raise refuse(errors.NO_COLUMN, what, 'pip install "crossstream[registry]"') from error
 
     def referred(uri: str) -> Any:
         found = next((name for name in others if uri == name or uri.endswith("/" + name)), None)
@@ -223,11 +221,8 @@ def _validator(schema: str, references: tuple[tuple[str, str], ...]) -> tuple[An
             raise ValueError(f"it takes more than {MOST_STEPS} steps to check a value")
         return jsonschema_rs.validator_for(given, retriever=referred), cost
     except Exception as error:
-        raise SerdeError(
-            f"the JSON Schema cannot be used: {error}",
-            code=refusals.REFUSED_SCHEMA,
-            next="correct the schema in the registry, or leave validate=True out",
-        ) from error
+        step = "correct the schema in the registry, or leave validate=True out"
+        raise refuse(errors.REFUSED_SCHEMA, f"the JSON Schema cannot be used: {error}", step) from error
 
 
 def _title(schema: str) -> str | None:
@@ -241,13 +236,10 @@ def _title(schema: str) -> str | None:
     return found.get("title") if isinstance(found, dict) else None
 
 
-def _not_a_schema(schema: object, reason: str) -> SerdeError:
-    return SerdeError(
-        f"{refusals.show(schema)} is not a JSON Schema: {reason}",
-        code="CS-404",
-        where={"serde": "confluent_json"},
-        next='pass the text of one, or a dict: schema={"type": "object", "properties": …}',
-    )
+def _not_a_schema(schema: object, reason: str) -> CrossStreamError:
+    what = f"{errors.show(schema)} is not a JSON Schema: {reason}"
+    step = 'pass the text of one, or a dict: schema={"type": "object", "properties": …}'
+    return refuse("CS-404", what, step, serde="confluent_json")
 
 
 def schema_of_type(serde: Serde) -> str | None:

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crossstream.error_codes import refuse
 from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import ByColumns
 from crossstream.serdes.registry.client import (
     Kind,
@@ -138,7 +139,7 @@ def check_ids(
         try:
             schema = connection(settings).schema_of(id, form)
         except SerdeError as error:
-            if error.code != refusals.UNDECODABLE:
+            if error.code != errors.UNDECODABLE:
                 raise
             bad[id] = error.what
             continue
@@ -218,10 +219,7 @@ class RegistrySerde(ByColumns, ABC):
         """The newest schema of a subject, which must be of the format."""
         found = connection(self.registry).latest(subject)
         if found.kind != self.kind:
-            raise SerdeError(
-                f"the newest schema of subject {subject} is {found.kind}, not {self.kind}",
-                code=refusals.REFUSED_SCHEMA,
-                where={"serde": self.name, "registry": self.registry.url},
-                next="use the serde of that format, or another subject",
-            )
+            what = f"the newest schema of subject {subject} is {found.kind}, not {self.kind}"
+            step = "use the serde of that format, or another subject"
+            raise refuse(errors.REFUSED_SCHEMA, what, step, serde=self.name, registry=self.registry.url)
         return found

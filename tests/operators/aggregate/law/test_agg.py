@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import agg, serdes
-from crossstream.operators.aggregate import group_rows
+from crossstream.operators.aggregate.builtin import group_rows
 from tests.laws.effort import cases, law
 from tests.laws.engine import Way
 from tests.laws.rescaling import rescale_driver

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import agg, serdes
-from crossstream.operators.aggregate import contents
+from crossstream.operators.aggregate.builtin import contents
 from tests.laws.effort import cases
 
 TEXT, NUMBER = serdes.string(), serdes.int64()

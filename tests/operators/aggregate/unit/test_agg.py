@@ -13,9 +13,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import agg, serdes
-from crossstream.operators.aggregate import exact, sketch
-from crossstream.operators.aggregate.columns import Parts
-from crossstream.operators.aggregate.parts import Rows, empty_state
+from crossstream.operators.aggregate.builtin import exact, sketch
+from crossstream.operators.aggregate.builtin.composition import AggregateParts
+from crossstream.operators.aggregate.builtin.parts import PartRows, empty_state
 from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
 
 TEXT = serdes.string()
@@ -197,7 +197,7 @@ COLUMNS = {
 }
 
 
-def state_of(parts: Parts, rows: list[tuple[int, float, str | None]], groups: int) -> dict[str, Any]:
+def state_of(parts: AggregateParts, rows: list[tuple[int, float, str | None]], groups: int) -> dict[str, Any]:
     """The state columns of groups 0, 1, … that each have all these rows; without any, of nothing."""
     fields = [
         pl.Series([row[place] for row in rows] * groups, dtype=kind) for place, kind in enumerate(KINDS)
@@ -208,7 +208,7 @@ def state_of(parts: Parts, rows: list[tuple[int, float, str | None]], groups: in
         if rows:
             begins = np.arange(len(rows) * groups) % len(rows) == 0
             items = None if key[1] is None else fields[key[1]]
-            states[key] = part.run(items, Rows.of(begins), states[key])[1]
+            states[key] = part.run(items, PartRows.of(begins), states[key])[1]
     return parts.columns(states)
 
 
@@ -220,7 +220,7 @@ KINDS = (pl.Int64, pl.Float64, pl.String)
 def test_two_states_become_one(cut: int) -> None:
     """Of windows that are merged: the rows of the left one came first."""
     node = grouped().agg(**COLUMNS)._node
-    parts = Parts.of(node.columns)
+    parts = AggregateParts.of(node.columns)
     assert len(node.columns.fields) == 3
     rows = [(1, 0.1, "a"), (5, 0.2, None), (1, 1e16, "b"), (-2, -1e16, "a")]
     whole = state_of(parts, rows, 2)
@@ -246,14 +246,14 @@ def test_two_states_become_one(cut: int) -> None:
 
 
 def test_states_whose_sum_is_beyond_64_bits_do_not_become_one() -> None:
-    parts = Parts.of(grouped().agg(total=agg.sum("n"))._node.columns)
+    parts = AggregateParts.of(grouped().agg(total=agg.sum("n"))._node.columns)
     full = state_of(parts, [(MOST, 0.0, None)], 1)
     with pytest.raises(cs.ProcessingError, match="beyond 64 bits"):
         parts.merged(full, full)
 
 
 def test_a_layout_is_known_by_its_kind() -> None:
-    parts = Parts.of(grouped().agg(**COLUMNS)._node.columns)
+    parts = AggregateParts.of(grouped().agg(**COLUMNS)._node.columns)
     for plain in (KEY_VALUE, WINDOWED, SESSIONS):
         layout = aggregates(parts.layout, plain)
         assert layout_of(layout.kind) == layout

@@ -58,7 +58,7 @@ def test_rows_under_other_keys_keep_the_number_of_partitions(supplier: type[Held
     if supplier is Renamed:
         with pytest.raises(cs.StateError) as error:
             writer.rescale(3)
-        assert error.value.code == "CS-730"
+        assert error.value.code == "CS-731"
     else:
         writer.rescale(3)
     writer.close()

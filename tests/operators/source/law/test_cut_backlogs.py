@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.runtime.backlog_split import Cutter, Span, count
+from crossstream.runtime.backlog import Cutter, Span, count
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 TOPIC = "t"

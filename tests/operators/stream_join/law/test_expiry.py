@@ -12,7 +12,7 @@ from crossstream.columns.hashing import partition_of
 from crossstream.planning.plan import WINDOW
 from crossstream.runtime.rescaling import Placement, Save
 from crossstream.storage.sorted_run import Run, sort_rows
-from crossstream.storage.store import Segment, Version, advance, saver
+from crossstream.storage.store import Segment, StoreUpdate, Version, advance, saver
 from tests.laws.effort import law
 from tests.laws.rescaling import cut
 from tests.laws.worn_runs import small_runs_count
@@ -42,7 +42,9 @@ class Life:
         rows = [(key, horizon + after) for key, after in records]
         fresh = sort_rows(window_rows(rows, len(self.put), self._bits)) if rows else None
         self.put += [(key, ts, len(self.put) + n) for n, (key, ts) in enumerate(rows)]
-        self.version = advance(self.version, fresh, -1, batch, self._save, horizon=horizon + moves)
+        self.version = advance(
+            self.version, StoreUpdate(fresh, -1, batch, horizon=horizon + moves), self._save
+        )
 
     @property
     def there(self) -> list[Row]:

@@ -6,7 +6,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark.driver import Engine
+from crossstream.application.loop import Loop
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import application
 from tests.laws.clock import Clock, batches, out
@@ -160,13 +160,13 @@ def test_a_repeated_batch_decides_alike(
     assert out(stocked) == [("k", "v,None", 1_000)]
 
 
-def _begins_anew(engine: Engine, clock: Clock) -> None:
+def _begins_anew(engine: Loop, clock: Clock) -> None:
     """The silence lasts the whole minute from now on."""
     assert _ticks(engine, clock, 59) == 0
     assert _ticks(engine, clock, 1 + 12) > 0
 
 
-def _ticks(engine: Engine, clock: Clock, seconds: int) -> int:
+def _ticks(engine: Loop, clock: Clock, seconds: int) -> int:
     """Batches while so much time goes by."""
     count = 0
     for _ in range(seconds):

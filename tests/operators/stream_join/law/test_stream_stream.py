@@ -89,8 +89,11 @@ def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
 @law
 @given(waiting_case.filter(lambda case: not case["params"].get("self_join")), ways())
 def test_a_record_has_a_pair_or_one_unmatched_row(case: Case, way: Way) -> None:
-    """Also late ones. Values are all different, so a result names its records."""
-    check_pair_or_row(case, records_of(run_streams(with_the_end(case), way).outputs))
+    """Also late ones. Values are all different, so a result names its records.
+
+    In one partition of the topics: in another one time may never come to the end.
+    """
+    check_pair_or_row(case, records_of(run_streams(with_the_end(case), replace(way, places=(0,))).outputs))
 
 
 def check_pair_or_row(case: Case, out: list[Output]) -> None:

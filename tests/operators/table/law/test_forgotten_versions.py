@@ -15,7 +15,15 @@ from crossstream.planning.plan import VERSIONED
 from crossstream.storage.compaction import Part, remembered
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sort_rows
-from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import (
+    Segment,
+    StoreUpdate,
+    Version,
+    advance,
+    load_version,
+    saver,
+    store_version,
+)
 from crossstream.tables.rows import version_at
 from tests.laws.effort import cases
 from tests.laws.rescaling import cut
@@ -48,7 +56,7 @@ class Life:
         batch, rows = next(self._batches), self._accepted(given_)
         fresh = sort_rows(version_rows(rows, self._bits)) if rows else None
         save = saver(self._storage, f"{batch:03d}")
-        self.version = advance(self.version, fresh, self.time, batch, save, history=HISTORY)
+        self.version = advance(self.version, StoreUpdate(fresh, self.time, batch), save, history=HISTORY)
         self.put |= rows
 
     def _accepted(self, given_: list[Put]) -> Rows:

@@ -1,0 +1,116 @@
+"""Codes of topics, and of tables that results are written to: CS-6xx."""
+
+from __future__ import annotations
+
+from crossstream.error_codes.code import code
+from crossstream.errors import SinkError, SourceError
+
+READING = {
+    "CS-601": code(
+        SourceError,
+        "records were deleted before they were read: by retention, or segments of a file topic are gone",
+        next="keep records longer (`retention.ms`, `retention.bytes`); `on_lost_records='skip'` "
+        "continues, and counts the gap",
+    ),
+    "CS-602": code(
+        SourceError,
+        "a topic, or a partition of it, does not exist",
+        next="create it, or correct the name; `crossstream topics list` shows what is there",
+    ),
+    "CS-603": code(
+        SourceError,
+        "the topic is [not the one that was read](restarts-and-guarantees.md#where-a-start-begins): it "
+        "was deleted and created again, or ends before the offset that was read last",
+        next="start with a new `application_id`, or an empty `state_dir`; or restore the topic",
+    ),
+    "CS-604": code(
+        SourceError,
+        "no broker answered for longer than `broker_patience`, a partition has no leader or does not "
+        "advance, or the broker does not give its offsets",
+        next="start the brokers; check `bootstrap_servers` and `security.protocol`; look into the "
+        "broker's log",
+    ),
+    "CS-605": code(
+        SourceError,
+        "the broker refused access, perhaps to a single topic, which it then does not list",
+        next="check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user",
+    ),
+    "CS-606": code(
+        SourceError,
+        "what a topic holds cannot be read: the broker's answer, or a file of a file topic, is damaged, "
+        "cannot be opened, or has a newer format",
+        next="read the offset with another client; restore the file; records before the offset are intact",
+    ),
+    "CS-608": code(
+        SourceError,
+        "offsets cannot be committed to the consumer group; an application continues and "
+        "[warns](in-production.md#monitoring)",
+        next="if other consumers use a group of this name, choose another `application_id`; otherwise "
+        "check the rights (ACLs) to the group",
+    ),
+    "CS-619": code(
+        SourceError,
+        "the query that reads the DataFrame sources ended",
+        next="see the message of Spark; start the application again",
+    ),
+    "CS-620": code(
+        SourceError,
+        "the development broker cannot be started or stopped: no Java 17, no jars of Kafka, a port that "
+        "is taken, a folder that cannot be written, or this system",
+        next="the message says which, and shows the end of the broker's log",
+    ),
+}
+
+WRITING = {
+    "CS-651": code(
+        SinkError, "a record was not delivered within `broker_patience`", next="start the brokers"
+    ),
+    "CS-652": code(
+        SinkError,
+        "the topic or partition to write to does not exist; brokers are [not asked to create "
+        "it](in-production.md#topics-on-kafka)",
+        next="create it, or correct the name; `crossstream topics list` shows what is there",
+    ),
+    "CS-653": code(
+        SinkError,
+        "the broker refused writing",
+        next="check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user",
+    ),
+    "CS-654": code(
+        SinkError,
+        "Kafka does not take a record: it, or [its batch](in-production.md#topics-on-kafka), is too big",
+        "its timestamp is out of range",
+        next="see the message",
+    ),
+    "CS-655": code(
+        SinkError,
+        "a partitioner returned a partition that the topic does not have",
+        next="return a partition that exists, a list of them, or `None` for Kafka's default",
+    ),
+    "CS-656": code(
+        SinkError,
+        "a topic cannot be created: it exists, its name is not valid, or the partitions, settings or "
+        "rights are wrong",
+        next="use it, delete it first, or correct what the message names",
+    ),
+    "CS-657": code(
+        SinkError,
+        "a [Delta or Iceberg table](delta-and-iceberg.md#what-a-table-cannot-hold) has other columns or "
+        "partitions than the topology says",
+        "it has another key",
+        "it has rules of its own",
+        next='write another table; `schema_mode="merge"` adds columns',
+    ),
+    "CS-658": code(
+        SinkError,
+        "a Delta or Iceberg table [cannot hold a record](delta-and-iceberg.md#what-a-table-cannot-hold)",
+        next="change the value before: `map_values(…)`, or the key: `select_key(…)`; or skip such "
+        "records: `processing_errors='skip'` or `cs.DeadLetter(topic)`",
+    ),
+    "CS-665": code(
+        SinkError,
+        "file topics, a file of bad records, or a Delta or Iceberg table, cannot be written: no space, no "
+        "rights, a disk that fails, or a staged file that is gone",
+        next="check the free space and the rights, then start the application again: it repeats the batch",
+    ),
+}
