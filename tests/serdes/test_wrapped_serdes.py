@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -13,6 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.graph.nodes import Process
 from crossstream.serdes import calls
 from crossstream.serdes.contract import ANY_READER
 from crossstream.serdes.own import OwnSerde, alike, known
@@ -60,30 +62,60 @@ ROWS = pa.array([b"a,b", b"-"], pa.large_binary())
 @pytest.mark.parametrize(
     "option",
     [
-        cs.Consumed(value=Talkative()),
-        cs.Produced(value=Talkative()),
-        cs.Materialized(value=Talkative()),
-        cs.Grouped(value=Talkative()),
-        cs.Repartitioned(value=Talkative()),
+        cs.Consumed,
+        cs.Produced,
+        cs.Materialized,
+        cs.Grouped,
+        cs.Repartitioned,
+        cs.StreamJoined,
+        cs.Joined,
+        partial(cs.KeyValueStore, "seen", key=str),
+        partial(cs.WindowStore, "recent", key=str, retention="1 hour"),
     ],
-    ids=lambda option: type(option).__name__,
 )
-def test_an_option_has_what_was_given(option: Any) -> None:
-    assert option.value == Talkative()
-    assert Talkative() == option.value
-    assert option.value != Talkative(topic="another")
-    assert hash(option.value) == hash(Talkative())
-    assert repr(option.value) == repr(Talkative())
-    assert option.value.topic == ""
+def test_an_option_gives_back_what_was_given(option: Any) -> None:
+    own = Talkative()
+    assert option(value=own).value is own
+
+
+def test_nodes_and_stores_have_it_wrapped() -> None:
+    own, builder = Pair(), cs.StreamsBuilder()
+    builder.table("byOption", cs.Consumed(value=own), cs.Materialized(store="rows"))
+    builder.stream("byKeyword", value=own).process(Pair, cs.KeyValueStore("seen", key=own, value=own)).to(
+        "out", cs.Produced(key=own, value=own)
+    )
+    builder.stream("grouped", key=str).group_by_key(value=own).reduce(
+        lambda value, other: value, materialized=cs.Materialized(value=own)
+    )
+    topology = builder.build()
+    serdes_of = [serde for node in topology for serde in (node.key, node.value) if serde == own]
+    serdes_of += [node.store.value for node in topology if node.store is not None]
+    serdes_of += [
+        serde
+        for node in topology.each(Process)
+        for store in node.stores
+        for serde in (store.key, store.value)
+    ]
+    assert len(serdes_of) >= 8
+    assert {type(serde) for serde in serdes_of} == {OwnSerde}
+
+
+def test_a_wrapped_serde_is_equal_to_what_was_given() -> None:
+    serde = known(Talkative())
+    assert serde == Talkative()
+    assert Talkative() == serde
+    assert serde != Talkative(topic="another")
+    assert hash(serde) == hash(Talkative())
+    assert repr(serde) == repr(Talkative())
+    assert serde.topic == ""  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="'Talkative' object has no attribute 'tpoic'"):
-        _ = option.value.tpoic
+        _ = serde.tpoic  # type: ignore[attr-defined]
 
 
 def test_a_serde_is_wrapped_once() -> None:
-    wrapped = cs.Consumed(value=Pair()).value
+    wrapped = known(Pair())
     assert cs.Produced(value=wrapped).value is wrapped
     assert known(wrapped) is wrapped
-    assert not isinstance(wrapped.given, OwnSerde)
     assert known(TEXT) is TEXT
 
 

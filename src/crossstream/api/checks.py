@@ -79,14 +79,22 @@ def settled(setting: Duration | Timestamp) -> int:
 
 
 def settle_serdes(option: object, *settings: str, optional: bool = True) -> None:
-    """Replaces types by their serdes (`as_serde`), and wraps those of a user (`known`); raises as `check_serdes`."""
+    """Replaces types by their serdes (`as_serde`), and checks them as `check_serdes` does."""
     for setting in settings:
         object.__setattr__(option, setting, as_serde(getattr(option, setting)))
     given = {setting: getattr(option, setting) for setting in settings}
     check_serdes(type(option).__name__, optional=optional, **given)
-    for setting, serde in given.items():
-        if serde is not None:
-            object.__setattr__(option, setting, known(serde))
+
+
+def with_known_serdes(option: T) -> T:
+    """The option as the engine takes it: a copy that has serdes of a user wrapped (`known`), if there are any."""
+    given = {setting: getattr(option, setting, None) for setting in ("key", "value", "other_value")}
+    own = {
+        setting: known(serde)
+        for setting, serde in given.items()
+        if not (serde is None or isinstance(serde, EngineSerde))
+    }
+    return replace(option, **own) if own else option  # type: ignore[type-var]
 
 
 def check_serdes(
@@ -163,9 +171,11 @@ def check_signature(
 
 
 def check_option(operator: str, setting: str, option: object, kind: type[T]) -> T | None:
-    """``option`` if it is None or a ``kind``; else CS-101, which says what to write."""
-    if option is None or isinstance(option, kind):
-        return option
+    """``option`` as the engine takes it, if it is None or a ``kind``; else CS-101, which says what to write."""
+    if option is None:
+        return None
+    if isinstance(option, kind):
+        return with_known_serdes(option)
     name = type(option).__name__
     is_other = {name, kind.__name__} == {"Named", "Materialized"}  # Java takes either in one place
     what = f"{setting} of {operator} must be a {kind.__name__}, not {name}"

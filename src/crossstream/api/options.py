@@ -20,6 +20,7 @@ from crossstream.api.checks import (
     settle_durations,
     settle_serdes,
     settled,
+    with_known_serdes,
 )
 from crossstream.api.types import AsSerde, SerdeField
 from crossstream.durations import Duration, is_duration, to_milliseconds
@@ -177,8 +178,8 @@ def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **
             what = f"{operator} gets {name} twice: {name}=… and {setting}={kind.__name__}({name}=…)"
             raise refuse("CS-101", what, "keep one of them", **caller_location(operator))
     if option is None:
-        return kind(**given)
-    return replace(option, **given)  # type: ignore[type-var]
+        return with_known_serdes(kind(**given))
+    return with_known_serdes(replace(option, **given))  # type: ignore[type-var]
 
 
 def produced_of(

@@ -18,6 +18,7 @@ from crossstream.api.checks import (
     settle_durations,
     settle_serdes,
     settled,
+    with_known_serdes,
 )
 from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named
@@ -278,7 +279,7 @@ def _specs(operator: str, stores: Any) -> tuple[ProcessorStore, ...]:
     if len(set(names)) < len(names):
         what = f"two stores of {operator} are named {next(name for name in names if names.count(name) > 1)!r}"
         raise refuse("CS-120", what, **caller_location(operator))
-    return tuple(store.spec() for store in given)
+    return tuple(with_known_serdes(store).spec() for store in given)
 
 
 def _columns(schema: Any) -> dict[str, pa.DataType]:
