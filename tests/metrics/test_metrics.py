@@ -131,6 +131,19 @@ def test_nothing_is_left_after_a_stop(tmp_path: Path) -> None:
         scraped(port)
 
 
+def test_a_start_after_a_stop_counts_from_zero(tmp_path: Path) -> None:
+    write(tmp_path, "orders", [("o1", {"customer": "c1"}, 5_000), ("o2", {"customer": "c1"}, 6_000)])
+    write(tmp_path, "customers", [])
+    with streams(shop(), config_of(tmp_path, metrics_port=0)) as app:
+        app.process_available()
+        before = app.progress.total_rows, value(scraped(app._monitoring.metrics_port), "read_records_total")
+        app.stop()
+        write(tmp_path, "orders", [("o3", {"customer": "c1"}, 9_000)])
+        app.process_available()
+        after = app.progress.total_rows, value(scraped(app._monitoring.metrics_port), "read_records_total")
+    assert (before, after) == ((2, 2), (1, 1))
+
+
 @pytest.mark.parametrize("settings", [{"metrics_port": 70_000}, {"ui_port": "80"}, {"metrics_host": ""}])
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(cs.ConfigError, match=next(iter(settings))):

@@ -59,7 +59,8 @@ class Monitoring:
         self._config = config
         self._state = state
         self._look = look
-        self._totals: Totals | None = None
+        self._totals = Totals.of(topology, config)
+        self._has_ended = True
         self._is_watched = False
         self._endpoint: Endpoint | None = None
         self._telemetry: Telemetry | None = None
@@ -88,16 +89,15 @@ class Monitoring:
             self._page = self._opened(config.ui_port)
         self._is_watched = True
 
-    @property
-    def totals(self) -> Totals:
-        """What the application has done since its start; a start after a stop begins them again."""
-        if self._totals is None:
-            self._totals = Totals.of(self._topology, self._config)
+    def begin(self) -> Totals:
+        """The totals for a loop: of the application since its start. A start after a stop begins them again."""
+        if self._has_ended:
+            self._totals, self._has_ended = Totals.of(self._topology, self._config), False
         return self._totals
 
     def observe(self) -> Observation:
         """The application now."""
-        return self.totals.observe(self._live())
+        return self._totals.observe(self._live())
 
     def _opened(self, port: int) -> Page:
         from crossstream.graph.layout import drawing_of
@@ -142,7 +142,7 @@ class Monitoring:
     def note_batch(self) -> None:
         """A batch was just added to the totals."""
         if self._telemetry is not None:
-            self._telemetry.add(self.totals.recent[-1])
+            self._telemetry.add(self._totals.recent[-1])
 
     def close(self) -> None:
         """Closes everything; what was seen last is kept for the page of a state folder."""
@@ -150,8 +150,9 @@ class Monitoring:
             if one is not None:
                 one.close()
         self._ends.close()
-        self._totals = self._endpoint = self._telemetry = self._page = None
+        self._endpoint = self._telemetry = self._page = None
         self._is_watched = self._was_open = False
+        self._has_ended = True
 
     def _live(self) -> Live:
         loop, status, failure = self._look()
