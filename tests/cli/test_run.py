@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -24,37 +25,34 @@ from crossstream.cli.console import SparkOutput, fitted, middle
 from crossstream.cli.loading import load
 from crossstream.cli.run import _logged, _run, _wait, run_loaded
 from crossstream.cli.views import Figures, JsonView, LinesView, LiveView, as_line, as_text, make_view, render
+from crossstream.metrics.observation import Progress
 from crossstream.spark import SparkStreams
 from crossstream.spark.session import SHARED
 from tests.cli.cases import ENVIRONMENT, app_file, call
 
 
-def progress(batch: int = 0, rows: int = 10, **more: object) -> SimpleNamespace:
-    known = {
-        "batch": batch,
-        "rows": rows,
+def progress(batch: int = 0, rows: int = 10, **more: Any) -> Progress:
+    known: dict[str, Any] = {
         "seconds": 0.5,
         "rows_in": {"products": rows},
         "rows_out": {"sink": 2 * rows},
-        "dropped": {},
         "matched": {"join": rows},
         "unmatched": {"join": 1},
         "state_rows": {"promotions": 7},
         "phases": {"plan": 1.0, "run": 400.0, "publish": 2.0, "commit": 3.0, "round 0": 55.0},
         "lag": 4,
         "total_rows": rows,
-        "total_dropped": {},
-        "warnings": (),
     }
-    return SimpleNamespace(**(known | more))
+    return Progress(batch=batch, rows=rows, **(known | more))
 
 
 def test_figures_are_sums_and_a_rate():
     figures = Figures(started=100.0)
     figures.add(progress(0, 10), 101.0)
     figures.add(progress(1, 30), 104.0)
-    assert (figures.rows, figures.rows_in, figures.rows_out) == (40, {"products": 40}, {"sink": 80})
-    assert (figures.matched, figures.unmatched) == ({"join": 40}, {"join": 2})
+    sums = figures.sums
+    assert (figures.rows, sums.rows_in, sums.rows_out) == (40, {"products": 40}, {"sink": 80})
+    assert (sums.matched, sums.unmatched) == ({"join": 40}, {"join": 2})
     assert figures.rows_per_second(104.0) == 10.0
     assert figures.rows_per_second(112.0) == 3.0
     assert figures.rows_per_second(200.0) == 0.0
@@ -66,7 +64,9 @@ def test_a_batch_is_a_json_line():
     line = json.loads(out.getvalue())
     assert line["rows_per_second"] == 20.0
     assert line["phases_ms"]["run"] == 400.0
-    assert {"time", "batch", "rows", "seconds", "lag", "state_rows", "dropped", "total_rows"} <= line.keys()
+    renamed = {"phases": "phases_ms"}
+    fields = {renamed.get(name, name) for name in progress().to_dict()}
+    assert line.keys() == {"time", "rows_per_second", *fields}
     assert (line["matched"], line["unmatched"], line["warnings"]) == ({"join": 10}, {"join": 1}, [])
     assert as_line(progress(seconds=0.0), 0.0)["rows_per_second"] == 0.0
 
@@ -147,7 +147,7 @@ def test_the_live_view_before_the_first_batch_is_done():
 def test_the_live_view_fits_and_keeps_its_numbers(width, height, state):
     figures = busy()
     for number in range(20):
-        figures.rows_in[f"operator-{number}-with-quite-a-long-name-for-a-terminal"] = 1_234_567
+        figures.sums.rows_in[f"operator-{number}-with-quite-a-long-name-for-a-terminal"] = 1_234_567
     lines = shown(figures, width, height, state, running=RUNNING).splitlines()
     assert len(lines) < height
     assert max(map(len, lines)) <= width

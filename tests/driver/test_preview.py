@@ -183,7 +183,16 @@ def test_a_notebook_shows_the_first_rows_of_a_store(topics):
 
 def application(status: str = "running") -> SimpleNamespace:
     progress = Progress(
-        3, 10, 0.5, {"orders": 10}, {"out": 7}, {}, {}, {}, {"s": 9}, {"s": 99}, {"run": 1.0}, 4, 40
+        batch=3,
+        rows=10,
+        seconds=0.5,
+        rows_in={"orders": 10},
+        rows_out={"out": 7},
+        state_rows={"s": 9},
+        state_bytes={"s": 99},
+        phases={"run": 1.0},
+        lag=4,
+        total_rows=40,
     )
     config = SimpleNamespace(application_id="promo")
     return SimpleNamespace(

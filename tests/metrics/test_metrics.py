@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import crossstream as cs
 from crossstream.application.local import LocalRounds
-from crossstream.metrics.observation import BOUNDS, Progress, skew_of
+from crossstream.application.totals import Live, Totals
+from crossstream.metrics.observation import BOUNDS, skew_of
 from crossstream.metrics.table import METRICS, prometheus_names
-from crossstream.metrics.watch import Live, Watch
+from crossstream.task.batch import Report
 from tests.faults.one_process import streams
 from tests.metrics.shop import config_of, shop, write
 
@@ -47,6 +49,7 @@ def test_a_scrape_has_every_number(tmp_path: Path) -> None:
         app.process_available()
         found, progress = scraped(app._monitoring.metrics_port), app.progress
         write(tmp_path, "orders", [("o3", {"customer": "c1"}, 9_000)])
+        write(tmp_path, "customers", [("c1", {"name": "Bea"}, 9_500)])
         app.process_available()
         later = scraped(app._monitoring.metrics_port)
     assert value(found, "read_records_total") == 4
@@ -62,7 +65,7 @@ def test_a_scrape_has_every_number(tmp_path: Path) -> None:
     assert value(found, "state_rows", store="details") == 1
     assert value(found, "status", status="running") == 0
     assert value(found, "batch_seconds_count") == value(found, "batch_seconds_bucket", le="+Inf") == 1
-    assert value(later, "read_records_total") == 5
+    assert value(later, "read_records_total") == 6
     assert value(later, "last_batch") == 1
     assert {name for name, _ in later} == prometheus_names() - {
         "crossstream_waiting_rows"
@@ -128,6 +131,19 @@ def test_nothing_is_left_after_a_stop(tmp_path: Path) -> None:
         scraped(port)
 
 
+def test_a_start_after_a_stop_counts_from_zero(tmp_path: Path) -> None:
+    write(tmp_path, "orders", [("o1", {"customer": "c1"}, 5_000), ("o2", {"customer": "c1"}, 6_000)])
+    write(tmp_path, "customers", [])
+    with streams(shop(), config_of(tmp_path, metrics_port=0)) as app:
+        app.process_available()
+        before = app.progress.total_rows, value(scraped(app._monitoring.metrics_port), "read_records_total")
+        app.stop()
+        write(tmp_path, "orders", [("o3", {"customer": "c1"}, 9_000)])
+        app.process_available()
+        after = app.progress.total_rows, value(scraped(app._monitoring.metrics_port), "read_records_total")
+    assert (before, after) == ((2, 2), (1, 1))
+
+
 @pytest.mark.parametrize("settings", [{"metrics_port": 70_000}, {"ui_port": "80"}, {"metrics_host": ""}])
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(cs.ConfigError, match=next(iter(settings))):
@@ -148,38 +164,48 @@ def test_without_settings_nothing_is_imported() -> None:
     assert run.stdout.split() == []
 
 
-batches = st.builds(
-    Progress,
-    batch=st.integers(0, 9),
-    rows=st.integers(0, 99),
-    seconds=st.floats(0, 400),
-    rows_in=st.dictionaries(st.sampled_from("ab"), st.integers(0, 9)),
-    rows_out=st.dictionaries(st.sampled_from("ab"), st.integers(0, 9)),
+SINK = "a.to(b)"
+COUNTED = st.dictionaries(st.sampled_from(["a", SINK]), st.integers(0, 9))
+reports = st.builds(
+    Report,
+    rows_in=COUNTED,
+    rows_out=COUNTED,
     dropped=st.dictionaries(
         st.sampled_from(["a: failed", "a: null-key", "lost by retention"]), st.integers(1, 9)
     ),
-    newest=st.dictionaries(st.sampled_from("ab"), st.integers(0, 9)),
+    newest=COUNTED,
+    fan_out=COUNTED,
 )
 
 
-@given(st.lists(batches, max_size=8))
-def test_sums_are_those_of_the_batches(done: list[Progress]) -> None:
-    watch = Watch("app", ["a"], ["b"], ["failed"], Live)
-    for progress in done:
-        watch.add(progress)
-    seen = watch.observe()
-    assert seen.read == sum(one.rows for one in done)
-    assert seen.written == sum(one.rows_out.get("b", 0) for one in done)
+def copied() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    builder.stream("a").to("b")
+    return builder.build()
+
+
+@given(st.lists(st.tuples(reports, st.floats(0, 400)), max_size=8))
+def test_sums_are_those_of_the_batches(batches: list[tuple[Report, float]]) -> None:
+    totals, done = Totals("app", copied(), ["failed"]), [report for report, _ in batches]
+    shown = [totals.add(n, report, {}, seconds, 0) for n, (report, seconds) in enumerate(batches)]
+    seen = totals.observe(Live())
+    assert seen.read == sum(one.rows for one in shown) == sum(one.rows_in.get("a", 0) for one in done)
+    assert [one.total_rows for one in shown] == list(accumulate(one.rows for one in shown))
+    assert seen.written == sum(one.rows_out.get(SINK, 0) for one in done)
     assert seen.dead_letters == sum(one.dropped.get("a: failed", 0) for one in done)
     assert sum(n for reasons in seen.dropped.values() for n in reasons.values()) == sum(
         n for one in done for n in one.dropped.values()
     )
     assert sum(seen.buckets) == len(done)
     assert len(seen.buckets) == len(BOUNDS) + 1
-    assert sum(seen.buckets[: BOUNDS.index(1.0) + 1]) == sum(one.seconds <= 1 for one in done)
+    assert sum(seen.buckets[: BOUNDS.index(1.0) + 1]) == sum(seconds <= 1 for _, seconds in batches)
     assert seen.newest_read.get("a") == max(
         (one.newest["a"] for one in done if "a" in one.newest), default=None
     )
+    assert seen.fan_out == {
+        name: max(one.fan_out[name] for one in done if name in one.fan_out)
+        for name in {name for one in done for name in one.fan_out}
+    }
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6))

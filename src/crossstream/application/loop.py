@@ -46,7 +46,8 @@ _LOOK_SECONDS = 0.05
 class Loop:
     """Batches of one application: each is planned and logged, run, published, and committed.
 
-    ``rounds``: the engine that runs them. ``life``: of the application, whose pauses count.
+    ``rounds``: the engine that runs them. ``life``: of the application, whose pauses count. ``totals``: of all its
+    loops since its start.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Loop:
         rounds: Rounds,
         on_progress: Callable[[Progress], None],
         life: Lifecycle | None = None,
+        totals: Totals | None = None,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -88,7 +90,7 @@ class Loop:
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.running: Running | None = None
         self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
-        self._totals = Totals.of(topology)
+        self._totals = totals or Totals.of(topology, config)
         self.is_open = False
         """Whether its state is open, and its topics are found."""
 
@@ -149,7 +151,7 @@ class Loop:
         self.retirement.add(done.commit.id, done.retired)
 
     def _measure(self) -> None:
-        self._totals.state, self._totals.due = measure(self.state, self._last.versions, self.plan.timers)
+        self._totals.hold(*measure(self.state, self._last.versions, self.plan.timers))
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
@@ -197,11 +199,6 @@ class Loop:
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
             return self._run(ends)
-
-    @property
-    def held(self) -> dict[str, tuple[int, int]]:
-        """(rows, bytes) that the state holds, by ``store/partition``."""
-        return dict(self._totals.state)
 
     def note_pause(self) -> None:
         """Takes the time until now for a pause: it was no silence of the sources."""
@@ -364,11 +361,8 @@ class Loop:
         if self.sources.skipped:
             report.dropped["lost by retention"] = self.sources.skipped
             self.sources.skipped = 0
-        self._totals.add(report)
         lag = self.sources.lag(ends)
-        self.progress = self._totals.progress(
-            entry.id, report, {**phases.seconds, **report.seconds}, seconds, lag
-        )
+        self.progress = self._totals.add(entry.id, report, phases.seconds, seconds, lag)
         _story.debug(
             "%s: batch %d committed: %d records in %.3f s, %d waiting",
             self.config.application_id,

@@ -13,12 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crossstream.api.topology import Topology
-from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.application.totals import Live, Totals
+from crossstream.config import StreamsConfig
 from crossstream.errors import CrossStreamError
-from crossstream.graph.nodes import FrameSink, Sink
-from crossstream.metrics.observation import Progress
+from crossstream.metrics.observation import Observation
 from crossstream.metrics.opentelemetry import is_used
-from crossstream.metrics.watch import Live, Watch
 from crossstream.planning.plan import Plan
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
@@ -60,7 +59,9 @@ class Monitoring:
         self._config = config
         self._state = state
         self._look = look
-        self._watch: Watch | None = None
+        self._totals = Totals.of(topology, config)
+        self._has_ended = True
+        self._is_watched = False
         self._endpoint: Endpoint | None = None
         self._telemetry: Telemetry | None = None
         self._page: Page | None = None
@@ -71,35 +72,34 @@ class Monitoring:
     def open(self, loop: Loop) -> None:
         """Opens what the settings ask for. Raises `ConfigError` CS-201: an extra is missing, a port is taken."""
         config = self._config
-        if self._watch is not None:
+        if self._is_watched:
             return
         if config.metrics_port is None and config.ui_port is None and not is_used():
             return
-        watch = self._made()
         self._last = Live(partitions=loop.partitions)
         if config.metrics_port is not None:
             from crossstream.metrics.prometheus import Endpoint
 
-            self._endpoint = Endpoint(config.metrics_host, config.metrics_port, watch.observe)
+            self._endpoint = Endpoint(config.metrics_host, config.metrics_port, self.observe)
         if is_used():
             from crossstream.metrics.opentelemetry import Telemetry
 
-            self._telemetry = Telemetry(config.application_id, watch.observe)
+            self._telemetry = Telemetry(config.application_id, self.observe)
         if config.ui_port is not None:
-            self._page = self._opened(watch, config.ui_port)
-        self._watch = watch
+            self._page = self._opened(config.ui_port)
+        self._is_watched = True
 
-    def _made(self) -> Watch:
-        reasons = {"undecodable": "deserialization_errors", "failed": "processing_errors"}
-        return Watch(
-            self._config.application_id,
-            [node.name for node in self._topology if node.reads_input],
-            [node.name for node in self._topology if isinstance(node, Sink | FrameSink)],
-            [one for one, name in reasons.items() if isinstance(getattr(self._config, name), DeadLetter)],
-            self._live,
-        )
+    def begin(self) -> Totals:
+        """The totals for a loop: of the application since its start. A start after a stop begins them again."""
+        if self._has_ended:
+            self._totals, self._has_ended = Totals.of(self._topology, self._config), False
+        return self._totals
 
-    def _opened(self, watch: Watch, port: int) -> Page:
+    def observe(self) -> Observation:
+        """The application now."""
+        return self._totals.observe(self._live())
+
+    def _opened(self, port: int) -> Page:
         from crossstream.graph.layout import drawing_of
         from crossstream.ui.server import Page
         from crossstream.ui.source import WHY_SECONDS, LiveSource
@@ -111,7 +111,7 @@ class Monitoring:
             lambda: LiveSource(
                 self._state,
                 rights,
-                watch.observe,
+                self.observe,
                 drawing,
                 self._reader,
                 lambda: self._was_open,
@@ -139,12 +139,10 @@ class Monitoring:
         """The state is open, and this process the only writer."""
         self._was_open = True
 
-    def add(self, progress: Progress) -> None:
-        """Takes in a batch that was just committed."""
-        if self._watch is not None:
-            done = self._watch.add(progress)
-            if self._telemetry is not None:
-                self._telemetry.add(done)
+    def note_batch(self) -> None:
+        """A batch was just added to the totals."""
+        if self._telemetry is not None:
+            self._telemetry.add(self._totals.recent[-1])
 
     def close(self) -> None:
         """Closes everything; what was seen last is kept for the page of a state folder."""
@@ -152,16 +150,17 @@ class Monitoring:
             if one is not None:
                 one.close()
         self._ends.close()
-        self._watch = self._endpoint = self._telemetry = self._page = None
-        self._was_open = False
+        self._endpoint = self._telemetry = self._page = None
+        self._is_watched = self._was_open = False
+        self._has_ended = True
 
     def _live(self) -> Live:
         loop, status, failure = self._look()
         last = self._last
         if loop is None or not loop.is_open:
-            return Live(status, last.partitions, None, last.lag, last.state, failure)
+            return Live(status, last.partitions, None, last.lag, failure)
         lag = self._ends.lag(loop, last.lag)
-        self._last = Live(status, loop.partitions, loop.running, lag, loop.held, failure)
+        self._last = Live(status, loop.partitions, loop.running, lag, failure)
         return self._last
 
 

@@ -188,7 +188,7 @@ class ApplicationRunner:
 
     def _on_progress(self, progress: Progress) -> None:
         self.progress = progress
-        self._monitoring.add(progress)
+        self._monitoring.note_batch()
         self.life.wake()
         for listener in self.listeners:
             call_listener(listener, progress)

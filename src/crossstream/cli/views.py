@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from crossstream.cli.console import counted, is_terminal, make_console, middle, say
 from crossstream.errors import CrossStreamError
 from crossstream.query.text import to_json
+from crossstream.task.counts import Counts, merge
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,18 +35,14 @@ class Figures:
     started: float
     last: Progress | None = None
     rows: int = 0
-    rows_in: Counter[str] = field(default_factory=Counter)
-    rows_out: Counter[str] = field(default_factory=Counter)
-    matched: Counter[str] = field(default_factory=Counter)
-    unmatched: Counter[str] = field(default_factory=Counter)
+    sums: Counts = field(default_factory=Counts)
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, progress: Progress, now: float) -> None:
         """Adds a committed batch."""
         self.last = progress
         self.rows += progress.rows
-        for name in ("rows_in", "rows_out", "matched", "unmatched"):
-            getattr(self, name).update(getattr(progress, name))
+        merge(self.sums, progress)
         self._recent.append((now, progress.rows))
 
     def rows_per_second(self, now: float) -> float:
@@ -58,24 +55,18 @@ class Figures:
 
 def as_line(progress: Progress, time: float) -> dict[str, Any]:
     """A batch as one JSON object; ``time``: of its commit, in seconds since the epoch."""
-    return {
+    numbers = progress.to_dict()
+    phases = numbers.pop("phases")
+    first = {
         "time": datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds"),
-        "batch": progress.batch,
-        "rows": progress.rows,
-        "seconds": round(progress.seconds, 6),
+        "batch": numbers.pop("batch"),
+        "rows": numbers.pop("rows"),
+        "seconds": round(numbers.pop("seconds"), 6),
         "rows_per_second": round(progress.rows / progress.seconds, 1) if progress.seconds else 0.0,
-        "lag": progress.lag,
-        "phases_ms": {phase: round(value, 3) for phase, value in progress.phases.items()},
-        "rows_in": progress.rows_in,
-        "rows_out": progress.rows_out,
-        "dropped": progress.dropped,
-        "matched": progress.matched,
-        "unmatched": progress.unmatched,
-        "state_rows": progress.state_rows,
-        "total_rows": progress.total_rows,
-        "total_dropped": progress.total_dropped,
-        "warnings": progress.warnings,
+        "lag": numbers.pop("lag"),
+        "phases_ms": {phase: round(value, 3) for phase, value in phases.items()},
     }
+    return first | numbers
 
 
 def as_text(progress: Progress, time: float) -> str:
@@ -318,9 +309,10 @@ class Section:
 def _tables(figures: Figures, live: Mapping[str, int], width: int, room: int) -> list[Text]:
     """Operators and joins with their rows since the start, stores, and what was dropped."""
     last = figures.last
-    names = dict.fromkeys([*figures.rows_in, *figures.rows_out])
-    operators = {name: (figures.rows_in.get(name), figures.rows_out.get(name)) for name in names}
-    joins = {name: (figures.matched.get(name), rows) for name, rows in figures.unmatched.items()}
+    sums = figures.sums
+    names = dict.fromkeys([*sums.rows_in, *sums.rows_out])
+    operators = {name: (sums.rows_in.get(name), sums.rows_out.get(name)) for name in names}
+    joins = {name: (sums.matched.get(name), rows) for name, rows in sums.unmatched.items()}
     stores = {} if last is None else {name: (live.get(name), rows) for name, rows in last.state_rows.items()}
     dropped: dict[str, Numbers] = (
         {} if last is None else {name: (None, rows) for name, rows in last.total_dropped.items()}

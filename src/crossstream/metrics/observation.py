@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import msgspec
+
+from crossstream.task.counts import Counts
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds (s) of the buckets that the time of a batch is counted in."""
@@ -13,8 +16,8 @@ RECENT = 60
 """So many batches are kept with their phases."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Counts):
     """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
 
     ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
@@ -29,11 +32,7 @@ class Progress:
     batch: int = -1
     rows: int = 0
     seconds: float = 0.0
-    rows_in: dict[str, int] = field(default_factory=dict)
-    rows_out: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
-    matched: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
     state_rows: dict[str, int] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
@@ -42,8 +41,15 @@ class Progress:
     total_dropped: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     newest: dict[str, int] = field(default_factory=dict)
-    fan_out: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields by name, as plain data.
+
+        >>> Progress(batch=3, rows=10).to_dict()["rows"]
+        10
+        """
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -64,7 +70,8 @@ class Running(msgspec.Struct, frozen=True):
     records: int
 
 
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation(Counts):
     """Counts are since the start of the application. Times are seconds since the epoch, ``newest_…`` milliseconds.
 
     ``read``, ``written``: records of sources and sinks; ``rows_in``, ``rows_out``: by operator. ``dropped``: by
@@ -85,20 +92,15 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     batches: int = 0
     batch_seconds: float = 0.0
     buckets: tuple[int, ...] = ()
-    rows_in: dict[str, int] = {}
-    rows_out: dict[str, int] = {}
-    dropped: dict[str, dict[str, int]] = {}
-    matched: dict[str, int] = {}
-    unmatched: dict[str, int] = {}
-    fan_out: dict[str, int] = {}
-    waiting: dict[str, int] = {}
-    phases: dict[str, float] = {}
-    lag: dict[str, dict[int, int]] = {}
-    newest_read: dict[str, int] = {}
-    newest_written: dict[str, int] = {}
-    state_rows: dict[str, int] = {}
-    state_bytes: dict[str, int] = {}
-    skew: dict[str, float] = {}
+    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    lag: dict[str, dict[int, int]] = field(default_factory=dict)
+    newest_read: dict[str, int] = field(default_factory=dict)
+    newest_written: dict[str, int] = field(default_factory=dict)
+    state_rows: dict[str, int] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
+    skew: dict[str, float] = field(default_factory=dict)
     running: Running | None = None
     last: Done | None = None
     recent: tuple[Done, ...] = ()

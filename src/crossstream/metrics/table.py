@@ -21,14 +21,15 @@ _UCUM = {"seconds": "s", "bytes": "By", "ratio": "1", "": "1"}
 class Metric:
     """``name``: words with ``_``; ``labels``: beside ``application``, which all have.
 
-    ``read``: the number, None if there is none; with labels a mapping from the values of the first one, and so on.
+    ``read``: a field of `Observation`, or a function of it: the number, None if there is none; with labels a mapping
+    from the values of the first one, and so on.
     """
 
     kind: Literal["counter", "gauge"]
     name: str
     unit: str
     help: str
-    read: Callable[[Observation], Any]
+    read: str | Callable[[Observation], Any]
     labels: tuple[str, ...] = ()
 
     @property
@@ -49,7 +50,8 @@ class Metric:
 
     def samples(self, seen: Observation) -> Iterator[Sample]:
         """The numbers of this moment."""
-        return _flat(self.read(seen), len(self.labels))
+        found = getattr(seen, self.read) if isinstance(self.read, str) else self.read(seen)
+        return _flat(found, len(self.labels))
 
 
 def _flat(found: Any, labels: int) -> Iterator[Sample]:
@@ -72,26 +74,23 @@ def _running_seconds(seen: Observation) -> float:
 _counter, _gauge = partial(Metric, "counter"), partial(Metric, "gauge")
 
 METRICS: tuple[Metric, ...] = (
-    _gauge("lag", "records", "records that wait in a partition", lambda o: o.lag, ("topic", "partition")),
-    _counter("read", "records", "records read by the sources", lambda o: o.read),
-    _counter("written", "records", "records written by the sinks", lambda o: o.written),
-    _counter(
-        "operator_in", "records", "records that came to an operator", lambda o: o.rows_in, ("operator",)
+    _gauge("lag", "records", "records that wait in a partition", "lag", ("topic", "partition")),
+    _counter("read", "records", "records read by the sources", "read"),
+    _counter("written", "records", "records written by the sinks", "written"),
+    _counter("operator_in", "records", "records that came to an operator", "rows_in", ("operator",)),
+    _counter("operator_out", "records", "records that an operator emitted", "rows_out", ("operator",)),
+    _counter("dropped", "records", "records dropped by an operator", "dropped", ("operator", "reason")),
+    _counter("dead_letter", "records", "records sent to a dead letter topic", "dead_letters"),
+    _counter("join_matched", "rows", "rows of a join that found a partner", "matched", ("join",)),
+    _counter("join_unmatched", "rows", "rows of a join that found no partner", "unmatched", ("join",)),
+    _gauge(
+        "join_fan_out",
+        "rows",
+        "the most left rows of a foreign-key join that one change of a right row met in a batch",
+        "fan_out",
+        ("join",),
     ),
-    _counter(
-        "operator_out", "records", "records that an operator emitted", lambda o: o.rows_out, ("operator",)
-    ),
-    _counter(
-        "dropped", "records", "records dropped by an operator", lambda o: o.dropped, ("operator", "reason")
-    ),
-    _counter("dead_letter", "records", "records sent to a dead letter topic", lambda o: o.dead_letters),
-    _counter("join_matched", "rows", "rows of a join that found a partner", lambda o: o.matched, ("join",)),
-    _counter(
-        "join_unmatched", "rows", "rows of a join that found no partner", lambda o: o.unmatched, ("join",)
-    ),
-    _counter(
-        "batch_phase", "seconds", "time of batches by phase; tasks add up", lambda o: o.phases, ("phase",)
-    ),
+    _counter("batch_phase", "seconds", "time of batches by phase; tasks add up", "phases", ("phase",)),
     _gauge(
         "stream_time",
         "seconds",
@@ -110,22 +109,22 @@ METRICS: tuple[Metric, ...] = (
         "waiting",
         "rows",
         "windows and other rows that wait only for a source partition that is behind",
-        lambda o: o.waiting,
+        "waiting",
         ("operator",),
     ),
     _gauge(
         "state",
         "rows",
         "rows of a store on disk, replaced ones among them",
-        lambda o: o.state_rows,
+        "state_rows",
         ("store",),
     ),
-    _gauge("state", "bytes", "bytes of a store on disk", lambda o: o.state_bytes, ("store",)),
+    _gauge("state", "bytes", "bytes of a store on disk", "state_bytes", ("store",)),
     _gauge(
         "state_skew",
         "ratio",
         "rows of the largest state partition over the mean",
-        lambda o: o.skew,
+        "skew",
         ("store",),
     ),
     _gauge("batch_running", "seconds", "how long the present batch has run; 0: none runs", _running_seconds),

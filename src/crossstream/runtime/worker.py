@@ -187,7 +187,7 @@ def task_of(
     output = WorkerOutput(state, batch, number, sender)
     stores, settings, tables = state.stores, state.job.settings, state.global_tables(batch)
     task = RoundTask(plan, batch, number, sender, stores, output, settings, source, tables, state.pause)
-    task.report.staged = output.staged
+    output.staged = task.report.staged
     return task
 
 

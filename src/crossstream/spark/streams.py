@@ -204,7 +204,8 @@ class SparkStreams(PointsToNames):
         return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=seconds)
 
     def _loop(self, on_progress: Callable[[Progress], None], life: Lifecycle) -> Loop:
-        return Loop(self.topology, self.plan, self._settled, self._state, self._rounds, on_progress, life)
+        to, totals = self._state, self._monitoring.begin()
+        return Loop(self.topology, self.plan, self._settled, to, self._rounds, on_progress, life, totals)
 
     def _live(self) -> tuple[Loop | None, str, str | None]:
         """What is watched: the loop, the status, what the application failed with."""

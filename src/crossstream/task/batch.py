@@ -16,6 +16,7 @@ from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph.nodes import Shape
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
+from crossstream.task.counts import TaskCounts, merge
 from crossstream.task.missing_fields import LookUp
 from crossstream.topics import OffsetRange, RangeReader
 
@@ -88,36 +89,20 @@ def rank_of(shape: Shape, position: int) -> int:
     return position + STREAM_RANK if shape == "stream" else position
 
 
-@dataclass(slots=True)
-class Report:
-    """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(TaskCounts):
+    """What a task did: its numbers, new manifests, and files.
 
-    ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
-    ``store/partition``; ``due`` the same way: when the next timer on the clock fires (ms), 0 for no timer.
-    ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
-    found a partner, and that found none. ``fan_out``: the most left rows that one change of a right row met, by
-    join. ``keys``: of joins where none did, a key of each side. ``looked_up``: fields that texts name, by operator and
-    role.
-    ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
-    ``waiting``: by ``operator/partition``, the rows that only other source partitions hold back (decision 0038).
+    ``written``, ``retired``: files that are new, and files no longer needed, by ``store/partition``. ``histories``: the
+    changes of global tables. ``keys``: of joins in which no row found a partner, a key of each side. ``looked_up``:
+    fields that texts name, by operator and role.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
     written: dict[str, list[str]] = field(default_factory=dict)
     retired: dict[str, list[str]] = field(default_factory=dict)
-    rows_in: dict[str, int] = field(default_factory=dict)
-    rows_out: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    state: dict[str, tuple[int, int]] = field(default_factory=dict)
-    due: dict[str, int] = field(default_factory=dict)
-    matched: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
-    fan_out: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
     looked_up: dict[str, LookUp] = field(default_factory=dict)
-    newest: dict[str, int] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
 
@@ -155,6 +140,7 @@ class Report:
 
     def add(self, other: Report) -> None:
         """Takes in what another task did."""
+        merge(self, other)
         for store, names in other.manifests.items():
             self.manifests.setdefault(store, {}).update(names)
         for store, changes in other.histories.items():
@@ -162,34 +148,13 @@ class Report:
         for files, more in ((self.written, other.written), (self.retired, other.retired)):
             for partition, added in more.items():
                 files.setdefault(partition, []).extend(added)
-        for name in ("rows_in", "rows_out", "dropped", "matched", "unmatched", "seconds"):
-            mine = getattr(self, name)
-            for key, number in getattr(other, name).items():
-                mine[key] = mine.get(key, 0) + number
-        self.state.update(other.state)
-        self.due.update(other.due)
-        self.waiting.update(other.waiting)
         self.note_keys(other.keys)
         for key, look_up in other.looked_up.items():
             self.note_field(key, look_up)
-        for operator, rows in other.fan_out.items():
-            self.note_fan_out(operator, rows)
-        for operator, timestamp in other.newest.items():
-            self.note_newest(operator, timestamp)
         self.staged.extend(other.staged)
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Report)
-
-
-def by_operator(waiting: Mapping[str, int]) -> dict[str, int]:
-    """The rows of all state partitions that wait, of the operators that have some."""
-    found: dict[str, int] = {}
-    for place, rows in waiting.items():
-        if rows:
-            operator = place.rpartition("/")[0]
-            found[operator] = found.get(operator, 0) + rows
-    return found
 
 
 def pack_report(report: Report) -> bytes:

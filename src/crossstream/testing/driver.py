@@ -35,7 +35,8 @@ from crossstream.serdes.own import known
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
-from crossstream.task.batch import Batch, Report, Settings, by_operator, policy_of
+from crossstream.task.batch import Batch, Report, Settings, policy_of
+from crossstream.task.counts import by_operator, counts_of
 from crossstream.task.stores import GlobalTables, MemoryStores
 from crossstream.task.unmatched_joins import UnmatchedJoins
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
@@ -45,7 +46,6 @@ __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition", "closed-session")
-_COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
 def _check_count(setting: str, number: object, most: int | None = None) -> None:
@@ -237,7 +237,8 @@ class TopologyTestDriver(PointsToNames):
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
 
-        ``matched``, ``unmatched``: rows of each join with and without a partner. ``waiting``: by operator, rows that
+        ``matched``, ``unmatched``: rows of each join with and without a partner. ``fan_out``: by foreign-key join, the
+        most left rows that one change of a right row met. ``waiting``: by operator, rows that
         wait only for a partition of the topics that is behind. ``warnings``: joins whose keys never met.
         ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
 
@@ -255,7 +256,7 @@ class TopologyTestDriver(PointsToNames):
         return {
             "dropped-records-total": total,
             "dropped": dropped,
-            **{name: dict(getattr(self._totals, name)) for name in _COUNTED},
+            **counts_of(self._totals),
             "waiting": by_operator(self._totals.waiting),
             "warnings": self._unmatched_joins.warnings,
             "batches": self._batch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -185,11 +186,11 @@ class FolderSource(Source):
             last.last is None or last.last.batch >= batch or now - last.time < STALE_SECONDS
         ):
             if now - last.time < STALE_SECONDS or last.status in ("stopped", "failed"):
-                return msgspec.structs.replace(last, from_folder=True)
-            return msgspec.structs.replace(last, status="unseen", running=None, from_folder=True)
+                return replace(last, from_folder=True)
+            return replace(last, status="unseen", running=None, from_folder=True)
         if self._known is None or self._known[0] != batch:
             self._known = batch, self._from_commits()
-        return msgspec.structs.replace(self._known[1], time=now)
+        return replace(self._known[1], time=now)
 
     def graph(self) -> bytes:
         if self._drawing is not None:
