@@ -603,41 +603,6 @@ def test_the_reason_of_a_failure_is_that_of_the_row_alone(every: int, beside: st
     assert b"for 1 out of 1 values" in reason
 
 
-def five(builder: cs.StreamsBuilder) -> None:
-    sink(source(builder).map_values(lambda value: 5))
-
-
-def five_stored(builder: cs.StreamsBuilder) -> None:
-    stored = cs.Materialized(store="fives", value=TEXT)
-    sink(table(builder).map_values(lambda value: 5, materialized=stored).to_stream())
-
-
-def five_as_key(builder: cs.StreamsBuilder) -> None:
-    sink(
-        source(builder)
-        .select_key(lambda value: 5)
-        .to_table(materialized=cs.Materialized(key=TEXT))
-        .to_stream()
-    )
-
-
-@pytest.mark.parametrize(
-    ("build", "part", "operator"),
-    [
-        (five, "value", "in.map_values.to(out)"),
-        (five_stored, "value", "in.map_values"),
-        (five_as_key, "key", "in.select_key.to_table"),
-    ],
-)
-def test_a_value_that_its_serde_refuses(build: Build, part: str, operator: str) -> None:
-    with pytest.raises(cs.SerdeError, match="takes str, not int: 5") as caught:
-        run(build, [("in", "a", "1")])
-    where = caught.value.where
-    assert (where["operator"], where["topic"], where["partition"], where["offset"], where["part"]) == (
-        operator, "in", 1, 0, part,
-    )  # fmt: skip
-
-
 @dataclass
 class Offer:
     shop: str
@@ -801,50 +766,6 @@ def test_next_of_nothing_loses_no_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
-    [
-        (lambda b: source(b).filter(pl.col("value")), "the predicate of filter gives String, not Boolean"),
-        (lambda b: table(b).filter_not(pl.col("value").str.len_chars()), "gives Int64, not Boolean"),
-        (lambda b: source(b).split().branch(pl.lit("x")), "the predicate of branch gives String"),
-        (lambda b: source(b).flat_map_values(pl.col("value")), "gives String, not lists"),
-        (lambda b: source(b).map_values(pl.col("key", "value")), "several columns"),
-    ],
-)
-def test_an_expression_of_the_wrong_form_is_refused_where_it_is_written(build: Build, words: str) -> None:
-    with pytest.raises(cs.TopologyError, match=words) as caught:
-        build(cs.StreamsBuilder())
-    assert caught.value.code == "CS-115"
-    assert "driver/test_errors.py:" in str(caught.value.where["line"])
-
-
-def of_some(rows: pl.Series) -> pl.Series:
-    """Fails for no rows, so that nothing is known of it where it is written."""
-    assert len(rows)
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("method", "gives", "code"),
-    [
-        ("map_values", lambda rows: rows[:0], "CS-501"),
-        ("filter", of_some, "CS-501"),
-        ("flat_map_values", of_some, "CS-501"),
-    ],
-    ids=["rows", "predicate", "lists"],
-)
-def test_an_expression_whose_form_is_not_known_before(
-    method: str, gives: Callable[[pl.Series], pl.Series], code: str
-) -> None:
-    def build(builder: cs.StreamsBuilder) -> None:
-        sink(getattr(source(builder), method)(pl.col("value").map_batches(gives)))
-
-    with pytest.raises(cs.ProcessingError) as caught:
-        run(build, [("in", "a", "1"), ("in", "b", "2")], commit_every=2)
-    assert caught.value.code == code
-    assert caught.value.where["operator"]
-
-
-@pytest.mark.parametrize(
     "stamp", [1.5, "7", True, 1 << 63, timedelta(seconds=5)], ids=lambda stamp: type(stamp).__name__
 )
 @pytest.mark.parametrize("function", ["callable", "expression"])
@@ -882,39 +803,6 @@ def test_a_negative_time_from_an_extractor_drops_the_record(extract: Any) -> Non
     read = driver.create_output_topic("out", TEXT, TEXT).read_records()
     assert [(record.key, record.timestamp) for record in read] == [("a", 7), ("c", 8)]
     assert driver.metrics()["dropped"] == {"in: negative-timestamp": 1}
-
-
-def outside(topic: str, key: Any, value: Any, count: int) -> int:
-    return count
-
-
-@pytest.mark.parametrize(
-    ("build", "code"),
-    [
-        (lambda b: sink(source(b), partitioner=outside), "CS-655"),
-        (
-            lambda b: sink(source(b).repartition(cs.Repartitioned(partitioner=lambda key, count: count))),
-            "CS-505",
-        ),
-        (
-            lambda b: sink(source(b).repartition(cs.Repartitioned(partitioner=lambda key, count: 1 // 0))),
-            "CS-505",
-        ),
-    ],
-)
-def test_a_partitioner_that_gives_no_partition(build: Build, code: str) -> None:
-    with pytest.raises(CrossStreamError) as caught:
-        run(build, [("in", "a", "1")])
-    assert caught.value.code == code
-    assert caught.value.where["operator"]
-
-
-def test_a_topic_selector_that_gives_no_name() -> None:
-    def build(builder: cs.StreamsBuilder) -> None:
-        source(builder).to(lambda key, value: None, produced())
-
-    with pytest.raises(cs.ProcessingError, match="expected the name of a topic, got NoneType"):
-        run(build, [("in", "a", "1")])
 
 
 @dataclass

@@ -11,10 +11,9 @@ import crossstream as cs
 from crossstream import serdes
 from tests.conformance.compare import assert_same_table
 from tests.conformance.runner import read
-from tests.laws.effort import cases, law
-from tests.laws.engine import Way, as_taken, check_by_record, check_in_batches, rows_of, run_engine, ways
+from tests.laws.effort import law
+from tests.laws.engine import Way, as_taken, rows_of, run_engine, ways
 from tests.laws.strategies import Case, foreign_key_cases
-from tests.laws.wide import wide_cases
 from tests.reference import Output, final_table, fold, run
 
 KINDS = ("right", "outer")
@@ -33,30 +32,6 @@ def test_the_reference_is_the_relational_join(case: Case) -> None:
             table[output.key] = output.value
         rows = {key: value for key, value in table.items() if value is not None}
         assert rows == final_table({**case, "inputs": case["inputs"][:count]})
-
-
-@law
-@given(foreign_key_cases(KINDS), ways(by_record=True))
-def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
-    check_by_record(case, way)
-
-
-@law
-@given(foreign_key_cases(KINDS), ways())
-def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
-
-
-@cases(0.3)
-@given(wide_cases(KINDS), ways())
-def test_many_rows_in_a_batch_do_not_change_the_table(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
-
-
-@law
-@given(foreign_key_cases(KINDS, versioned=False), ways(functions=["expressions"]))
-def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
 
 
 @law

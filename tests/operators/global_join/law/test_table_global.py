@@ -11,8 +11,8 @@ import crossstream as cs
 from crossstream import serdes
 from tests.conformance.compare import assert_same_table
 from tests.conformance.runner import per_batch, read
-from tests.laws.effort import cases, law
-from tests.laws.engine import Way, as_taken, check_by_record, check_in_batches, rows_of, run_engine, ways
+from tests.laws.effort import law
+from tests.laws.engine import Way, as_taken, rows_of, run_engine, ways
 from tests.laws.strategies import (
     Case,
     Inputs,
@@ -24,7 +24,6 @@ from tests.laws.strategies import (
     records,
     rows,
 )
-from tests.laws.wide import wide_cases
 
 TEXT = serdes.string()
 
@@ -36,30 +35,6 @@ def with_global(case: Case) -> Case:
 
 
 table_global_cases = foreign_key_cases().map(with_global)
-
-
-@law
-@given(table_global_cases, ways(by_record=True))
-def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
-    check_by_record(case, way)
-
-
-@law
-@given(table_global_cases, ways())
-def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
-
-
-@cases(0.3)
-@given(wide_cases().map(with_global), ways())
-def test_many_rows_in_a_batch_do_not_change_the_table(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
-
-
-@law
-@given(foreign_key_cases(versioned=False).map(with_global), ways(functions=["expressions"]))
-def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
 
 
 @law

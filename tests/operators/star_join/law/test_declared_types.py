@@ -19,7 +19,7 @@ from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways, with_one_time
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case
-from tests.operators.star_join.law.test_join_many import (
+from tests.operators.star_join.many import (
     ONE,
     TEXT,
     TWO,

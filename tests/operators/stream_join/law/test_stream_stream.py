@@ -9,12 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossstream.durations import LONGEST
 from tests.laws.effort import law
 from tests.laws.engine import Way, ways
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case, flipped, stream_cases
-from tests.laws.stream_runs import check_by_record, check_in_batches, records_of, run_streams
+from tests.laws.stream_runs import check_in_batches, records_of, run_streams
 from tests.laws.worn_runs import small_runs_count
 from tests.reference import Output, pairs_and_unmatched
 
@@ -28,45 +27,6 @@ waiting_case = stream_cases(kinds=("left", "outer")) | stream_cases(kinds=("left
 small_chunks = st.sampled_from([None, 1, 2, 5])
 
 
-@law
-@given(any_case, ways(by_record=True), small_chunks)
-def test_one_record_at_a_time_is_the_reference(case: Case, way: Way, chunk: int | None) -> None:
-    check_by_record(case, way, chunk)
-
-
-@law
-@given(any_case, ways(), small_chunks)
-def test_no_cut_into_batches_changes_the_records(case: Case, way: Way, chunk: int | None) -> None:
-    check_in_batches(case, way, chunk)
-
-
-@law
-@given(waiting_case, ways(), small_chunks)
-def test_late_records_of_joins_that_wait_do_not_depend_on_batches(
-    case: Case, way: Way, chunk: int | None
-) -> None:
-    check_in_batches(case, way, chunk)
-
-
-def vast(case: Case) -> Case:
-    """The same with the longest windows, and timestamps as far apart: an eighth of the longest for a millisecond."""
-    window = {name: length * (LONGEST // 8) for name, length in case["params"]["window"].items()}
-    inputs = [{**item, "ts": min(item["ts"] * (LONGEST // 8), 2 * LONGEST - 1)} for item in case["inputs"]]
-    return {**case, "params": {**case["params"], "window": window}, "inputs": inputs}
-
-
-@law
-@given(any_case.map(vast), ways(by_record=True), small_chunks)
-def test_the_longest_windows_one_record_at_a_time(case: Case, way: Way, chunk: int | None) -> None:
-    check_by_record(case, way, chunk)
-
-
-@law
-@given(any_case.map(vast), ways(), small_chunks)
-def test_the_longest_windows_in_batches(case: Case, way: Way, chunk: int | None) -> None:
-    check_in_batches(case, way, chunk)
-
-
 def test_what_is_written_anew_because_it_has_mostly_expired_changes_no_records() -> None:
     """Few partitions and small batches: then runs have rows enough, and partly expire."""
 
@@ -78,12 +38,6 @@ def test_what_is_written_anew_because_it_has_mostly_expired_changes_no_records()
     with small_runs_count() as rewritten:
         check()
     assert len(rewritten) > law.max_examples // 3
-
-
-@law
-@given(stream_cases(max_size=30), ways(functions=["expressions"]))
-def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
 
 
 @law

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from unittest.mock import patch
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.operators.stream_table_join import kernel as stream_table
 from tests.laws.effort import law
-from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
+from tests.laws.engine import Way, check_records, run_engine, ways
 from tests.laws.rescaling import rescaling
-from tests.laws.strategies import Case, case, stream_table_cases
+from tests.laws.strategies import Case, stream_table_cases
 
 WAITED = [
     {"side": "left", "key": "a", "value": "x0", "ts": 0},
@@ -22,36 +22,11 @@ WAITED = [
 
 
 @law
-@given(stream_table_cases(), ways(by_record=True))
-@example(case("stream-table", "left", WAITED, table_versioned_ms=4, stream_grace_ms=1), Way())
-def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
-    check_by_record(case, way)
-
-
-@law
-@given(stream_table_cases(), ways())
-def test_no_cut_into_batches_changes_a_record(case: Case, way: Way) -> None:
-    check_records(case, way)
-
-
-@law
-@given(stream_table_cases(busy=True), ways())
-def test_a_key_may_change_many_times_in_a_batch(case: Case, way: Way) -> None:
-    check_records(case, way)
-
-
-@law
 @given(stream_table_cases(busy=True), ways(), st.sampled_from([0, 10**9]))
 def test_records_are_told_apart_or_sorted_by_key_and_find_the_same(case: Case, way: Way, more: int) -> None:
     """Which of the two is done depends on how many records there are for a row of the table."""
     with patch.object(stream_table, "_MORE", more):
         check_records(case, way)
-
-
-@law
-@given(stream_table_cases(nulls=False), ways(functions=["expressions"]))
-def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
-    check_records(case, way)
 
 
 @law

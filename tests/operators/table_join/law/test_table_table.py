@@ -5,26 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests.laws.effort import law
-from tests.laws.engine import Way, check_by_record, check_in_batches, rows_of, run_engine, ways
+from tests.laws.engine import Way, rows_of, run_engine, ways
 from tests.laws.strategies import Case, flipped, table_cases
-
-
-@law
-@given(table_cases(), ways(by_record=True))
-def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
-    check_by_record(case, way)
-
-
-@law
-@given(table_cases(), ways())
-def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
-
-
-@law
-@given(table_cases(versioned=False), ways(functions=["expressions"]))
-def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
-    check_in_batches(case, way)
 
 
 @law
