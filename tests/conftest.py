@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests import schedule
+from tests.application.engines import engine
 from tests.kafka.fixtures import broker_connection, broker_info, creating, log, proxy, reader, writer
 from tests.known_warnings import FILTERS
 from tests.laws.clock import clock
@@ -21,6 +22,7 @@ __all__ = [
     "clock",
     "creating",
     "either_world",
+    "engine",
     "fresh",
     "log",
     "oracle",

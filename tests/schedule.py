@@ -16,15 +16,19 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests import durations
+from tests.application.engines import ON_SPARK
 
 ROOT = Path(__file__).parents[1]
+
+SEAT = re.compile(rf".*::.*[\[-]{ON_SPARK}[\]-]")
+"""A test that runs on several engines, on Spark."""
 
 SERVICES = {
     "broker": re.compile(r"tests/(kafka/|end_to_end/|benchmarks/test_kafka_streams_peer)"),
     "oracle": re.compile(r"tests/((operators/\w+/)?oracle/|runtime/test_compositions_in_kafka)"),
     "spark": re.compile(
-        r"tests/(spark/|application/test_local|lakehouse/test_on_spark|faults/test_(bad_input|cluster|crash_points|global_tables|killed"
-        r"|lost_workers|no_code_from_data|object_store|state_folder|topics)\.py)"
+        r"tests/(spark/|application/test_local|lakehouse/test_on_spark|faults/test_(cluster|killed"
+        r"|lost_workers|no_code_from_data)\.py)"
     ),
 }
 """Where the tests are that need one."""
@@ -32,9 +36,11 @@ FIXTURES = {"broker_info": {"broker"}, "oracle": {"oracle"}, "sessions": {"spark
 """Where a fixture may be asked for: elsewhere it would start a JVM of its own."""
 
 
-def unit(file: str) -> str:
-    """What runs in one process: the tests of a service, or a file."""
-    return next((service for service, where in SERVICES.items() if where.match(file)), file)
+def unit(test: str) -> str:
+    """What runs in one process: the tests of a service, or a file. ``test``: its file, or its whole name."""
+    file = test.partition("::")[0]
+    otherwise = "spark" if SEAT.match(test) else file
+    return next((service for service, where in SERVICES.items() if where.match(file)), otherwise)
 
 
 def file_of(item: pytest.Item) -> str:
@@ -45,7 +51,7 @@ def check(items: Sequence[pytest.Item]) -> None:
     """Fails where a test asks for a service from another place."""
     for item in items:
         for fixture in FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
-            if unit(file_of(item)) not in FIXTURES[fixture]:
+            if unit(item.nodeid) not in FIXTURES[fixture]:
                 raise pytest.UsageError(f"{item.nodeid} needs {fixture}: add its file to tests/schedule.py")
 
 
@@ -53,7 +59,7 @@ class ByService(LoadFileScheduling):
     """Gives a process all tests of a unit."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return unit(super()._split_scope(nodeid))
+        return unit(nodeid)
 
 
 def longest_first(items: list[pytest.Item]) -> None:
@@ -65,6 +71,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 
     def rank(item: pytest.Item) -> tuple[float, str, float, str]:
         file = file_of(item)
-        return -of_unit[unit(file)], unit(file), -seconds.get(file, 0.0), file
+        of = unit(item.nodeid)
+        return -of_unit[of], of, -seconds.get(file, 0.0), file
 
     items.sort(key=rank)

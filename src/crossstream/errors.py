@@ -20,7 +20,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from types import FrameType
 from typing import Any
 
@@ -72,6 +74,22 @@ def _rebuild(
     kind: type[CrossStreamError], what: str, code: str, where: dict[str, Any], next: str | None
 ) -> CrossStreamError:
     return kind(what, code=code, where=where, next=next)
+
+
+def plain_place(where: Mapping[Any, Any]) -> dict[str, str | int | None]:
+    """``where`` as every engine gives it: what JSON holds unchanged; of a key of any other type its text."""
+    return {str(name): _plain_value(value) for name, value in where.items()}
+
+
+def _plain_value(value: Any) -> str | int | None:
+    if value is None or type(value) in (str, bool):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Integral) and -(1 << 63) <= int(value) < 1 << 64:
+        return int(value)
+    try:
+        return str(value)
+    except Exception as error:
+        return f"(the text of a {type(value).__name__} raised {type(error).__name__})"
 
 
 def type_and_text(error: BaseException) -> str:

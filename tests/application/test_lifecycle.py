@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from crossstream.application.lifecycle import Lifecycle, Status
-from tests.spark.test_running import wait_for
+from tests.application.waiting import wait_for
 
 # From each status (rows) to each other: + it may follow, . it may not.
 TABLE = """

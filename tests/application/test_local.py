@@ -150,6 +150,13 @@ def test_errors_of_ours_stay_and_others_get_a_code() -> None:
     assert rounds.lost_worker(ValueError("no")) is None
 
 
+def test_the_place_of_an_error_is_what_it_is_on_spark() -> None:
+    """A key is text, whatever its type: who reads errors need not know the engine."""
+    where = {"partition": 1, "key": b"\0\1", "offset": None}
+    found = LocalRounds().ours(SourceError("gone", code="CS-601", where=where))
+    assert found.where == {"partition": 1, "key": str(b"\0\1"), "offset": None}
+
+
 def test_a_failure_ends_the_application(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create(words=1, out=1)

@@ -225,7 +225,7 @@ def test_dead_letters_are_read_by_a_pattern_that_matches_them() -> None:
 
 @pytest.mark.parametrize("name", ["a b", "", "x" * 250])
 def test_a_topic_that_a_record_names_has_a_name_that_topics_have(name: str) -> None:
-    """As on Spark, see ``tests/spark/test_sink_topics.py``."""
+    """As in an application, see ``tests/application/test_sink_topics.py``."""
     builder = cs.StreamsBuilder()
     builder.stream("src", CONSUMED).to(lambda key, value: name, PRODUCED)
     with cs.TopologyTestDriver(builder.build()) as driver:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.application.local import LocalRounds
 from crossstream.filetopics import FilePublisher
 from crossstream.filetopics.partition_log import Appender
 from crossstream.spark.rounds import SparkRounds
@@ -20,6 +21,7 @@ from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest
 from crossstream.storage.vacuum import Vacuum
+from tests.application.engines import LOCAL, NIGHTLY_SPARK, SPARK
 from tests.spark.world import World
 
 Arm = Callable[[pytest.MonkeyPatch], None]
@@ -58,10 +60,20 @@ def crashing(owner: Any, name: str, count: int, *, after: bool) -> Arm:
     return arm
 
 
+def either(*arms: Arm) -> Arm:
+    """Crashes at whichever point comes."""
+
+    def arm(patch: pytest.MonkeyPatch) -> None:
+        for one in arms:
+            one(patch)
+
+    return arm
+
+
 POINTS = {
     "before the batch is logged": before(BatchLog, "write_batch"),
     "after the batch is logged": after(BatchLog, "write_batch"),
-    "after it ran": after(SparkRounds, "run"),
+    "after it ran": either(after(SparkRounds, "run"), after(LocalRounds, "run")),
     "before anything is published": before(FilePublisher, "publish"),
     "after the first frame is published": after(Appender, "append"),
     "after the second frame is published": after(Appender, "append", 2),
@@ -74,9 +86,17 @@ POINTS = {
 
 
 EACH_TIME = ("after the batch is logged", "after the first frame is published", "before the commit")
-"""Tried on Spark each time, the others nightly. `runtime/test_recovery` crashes at every step, in one process."""
+"""Tried on Spark each time, the others nightly. `runtime/test_recovery` crashes at every step."""
 
-ON_SPARK = [pytest.param(point, marks=() if point in EACH_TIME else pytest.mark.nightly) for point in POINTS]
+at_each_point = pytest.mark.parametrize(
+    ("engine", "point"),
+    [
+        pytest.param(*seat.values, point, id=f"{point}-{seat.id}", marks=seat.marks)
+        for point in POINTS
+        for seat in (LOCAL, SPARK if point in EACH_TIME else NIGHTLY_SPARK)
+    ],
+    indirect=["engine"],
+)
 
 
 def crash(app: cs.SparkStreams, arm: Arm) -> None:

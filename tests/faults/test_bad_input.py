@@ -14,11 +14,10 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import CrossStreamError
+from tests.application.engines import Engine, on_spark_too
 from tests.pairs import Pair
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, offer, products
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 BAD = b'{"name": "B", "mer'
 
@@ -32,17 +31,17 @@ def stocked(world: World) -> World:
     return world
 
 
-def process(spark: Any, world: World, topology: Any = None, **settings: Any) -> Any:
+def process(engine: Engine, world: World, topology: Any = None, **settings: Any) -> Any:
     """Processes what is there; the progress of the last batch."""
-    with cs.SparkStreams(topology or marketplace(), world.config(partitions=2, **settings), spark) as app:
+    with engine.streams(topology or marketplace(), world.config(partitions=2, **settings)) as app:
         app.process_available()
         return app.progress
 
 
-def failure(spark: Any, world: World, topology: Any = None, **settings: Any) -> CrossStreamError:
+def failure(engine: Engine, world: World, topology: Any = None, **settings: Any) -> CrossStreamError:
     """The error that processing what is there ends with."""
     with pytest.raises(CrossStreamError) as caught:
-        process(spark, world, topology, **settings)
+        process(engine, world, topology, **settings)
     return caught.value
 
 
@@ -62,10 +61,11 @@ def with_bad_records(world: World) -> None:
 
 
 class TestUndecodableRecord:
-    def test_it_stops_the_application(self, spark: Any, stocked: World) -> None:
-        process(spark, stocked)
+    @on_spark_too
+    def test_it_stops_the_application(self, engine: Engine, stocked: World) -> None:
+        process(engine, stocked)
         with_bad_records(stocked)
-        error = failure(spark, stocked)
+        error = failure(engine, stocked)
         assert isinstance(error, cs.SerdeError)
         assert error.code == "CS-402"
         place = {name: error.where[name] for name in ("operator", "topic", "partition", "offset", "key")}
@@ -76,18 +76,18 @@ class TestUndecodableRecord:
         assert "value of a record cannot be decoded" in error.what
         assert "deserialization_errors" in (error.next or "")
         assert len(stocked.read("offers", TEXT, JSON)) == 10, "nothing of the failed batch is visible"
-        process(spark, stocked, deserialization_errors="skip")
+        process(engine, stocked, deserialization_errors="skip")
         check_rest(stocked)
 
-    def test_it_can_be_skipped_and_is_counted(self, spark: Any, stocked: World) -> None:
+    def test_it_can_be_skipped_and_is_counted(self, engine: Engine, stocked: World) -> None:
         with_bad_records(stocked)
-        progress = process(spark, stocked, deserialization_errors="skip")
+        progress = process(engine, stocked, deserialization_errors="skip")
         assert progress.dropped == {"products: undecodable": 2}
         check_rest(stocked)
 
-    def test_it_goes_to_the_dead_letters(self, spark: Any, stocked: World) -> None:
+    def test_it_goes_to_the_dead_letters(self, engine: Engine, stocked: World) -> None:
         with_bad_records(stocked)
-        progress = process(spark, stocked, deserialization_errors=cs.DeadLetter("dead"))
+        progress = process(engine, stocked, deserialization_errors=cs.DeadLetter("dead"))
         assert progress.dropped == {"products: undecodable": 2}
         check_rest(stocked)
         first, second = stocked.read("dead", serdes.bytes(), serdes.bytes())
@@ -110,23 +110,23 @@ class TestUndecodableRecord:
             },
         }
 
-    def test_its_key_may_be_what_is_wrong(self, spark: Any, stocked: World) -> None:
+    def test_its_key_may_be_what_is_wrong(self, engine: Engine, stocked: World) -> None:
         builder = cs.StreamsBuilder()
         numbers = builder.stream("numbers", cs.Consumed(key=serdes.int32(), value=TEXT))
         numbers.to("out", cs.Produced(key=serdes.int32(), value=TEXT))
         topology = builder.build()
         stocked.create(numbers=1, out=1)
         stocked.append_wire("numbers", [(b"\0\0\0\1", b"a", 1), (b"\0\1", b"b", 2), (b"\0\0\0\3", b"c", 3)])
-        error = failure(spark, stocked, topology)
+        error = failure(engine, stocked, topology)
         assert error.code == "CS-402"
         assert "key of a record cannot be decoded" in error.what
         assert error.where["offset"] == 1
         assert error.where["key"] == str(b"\0\1")
-        process(spark, stocked, topology, deserialization_errors=cs.DeadLetter("dead"))
+        process(engine, stocked, topology, deserialization_errors=cs.DeadLetter("dead"))
         assert stocked.table("out", serdes.int32()) == {1: "a", 3: "c"}
         assert stocked.table("dead", serdes.bytes()) == {b"\0\1": "b"}
 
-    def test_dead_letters_of_a_repeated_batch_come_once(self, spark: Any, stocked: World) -> None:
+    def test_dead_letters_of_a_repeated_batch_come_once(self, engine: Engine, stocked: World) -> None:
         from tests.faults.crash_points import POINTS, Crash
 
         with_bad_records(stocked)
@@ -134,11 +134,11 @@ class TestUndecodableRecord:
             with pytest.MonkeyPatch.context() as patch:
                 POINTS[point](patch)
                 with pytest.raises(Crash):
-                    process(spark, stocked, deserialization_errors=cs.DeadLetter("dead"))
-        process(spark, stocked, deserialization_errors=cs.DeadLetter("dead"))
+                    process(engine, stocked, deserialization_errors=cs.DeadLetter("dead"))
+        process(engine, stocked, deserialization_errors=cs.DeadLetter("dead"))
         assert len(stocked.read("dead", serdes.bytes(), serdes.bytes())) == 2
 
-    def test_dead_letters_of_a_state_that_was_made_anew(self, spark: Any, stocked: World) -> None:
+    def test_dead_letters_of_a_state_that_was_made_anew(self, engine: Engine, stocked: World) -> None:
         with_bad_records(stocked)
         for run in (1, 2):
             anew = stocked.config(
@@ -146,7 +146,7 @@ class TestUndecodableRecord:
                 state_dir=stocked.root / f"state {run}",
                 deserialization_errors=cs.DeadLetter("dead"),
             )
-            with cs.SparkStreams(marketplace(), anew, spark) as app:
+            with engine.streams(marketplace(), anew) as app:
                 app.process_available()
             assert len(stocked.read("dead", serdes.bytes(), serdes.bytes())) == 2 * run
 
@@ -158,10 +158,10 @@ def allergic(left: Any, right: Any) -> Any:
 
 
 class TestRaisingFunction:
-    def test_a_joiner_stops_the_application(self, spark: Any, stocked: World) -> None:
-        process(spark, stocked)
+    def test_a_joiner_stops_the_application(self, engine: Engine, stocked: World) -> None:
+        process(engine, stocked)
         stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
-        error = failure(spark, stocked, marketplace(allergic))
+        error = failure(engine, stocked, marketplace(allergic))
         assert isinstance(error, cs.ProcessingError)
         assert error.code == "CS-501"
         assert error.what == (
@@ -172,30 +172,30 @@ class TestRaisingFunction:
         assert "marketplace.py" in str(error.where["line"])
         assert "processing_errors" in (error.next or "")
         assert len(stocked.read("offers", TEXT, JSON)) == 10
-        process(spark, stocked)
+        process(engine, stocked)
         check_rest(stocked)
 
     def test_the_record_that_made_a_joiner_raise_may_be_on_the_right(
-        self, spark: Any, stocked: World
+        self, engine: Engine, stocked: World
     ) -> None:
         def picky(left: Any, right: Any) -> Any:
             if right["shop"] == "closed":
                 raise RuntimeError("closed")
             return offer(left, right)
 
-        process(spark, stocked)
+        process(engine, stocked)
         stocked.append("merchants", [("m1", {"shop": "closed"}, 9)], TEXT, JSON)
-        error = failure(spark, stocked, marketplace(picky))
+        error = failure(engine, stocked, marketplace(picky))
         assert (error.code, error.where["topic"], error.where["offset"]) == ("CS-501", "merchants", 5)
         stocked.append("products", products(10, 5, first=100), TEXT, JSON)
         stocked.append("merchants", [("m1", {"shop": "shop1"}, 10)], TEXT, JSON)
-        process(spark, stocked)
+        process(engine, stocked)
         check_rest(stocked)
 
     @pytest.mark.parametrize("setting", ["skip", cs.DeadLetter("dead")], ids=["skip", "dead-letter"])
-    def test_a_joiner_may_fail_without_stopping(self, spark: Any, stocked: World, setting: Any) -> None:
+    def test_a_joiner_may_fail_without_stopping(self, engine: Engine, stocked: World, setting: Any) -> None:
         stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
-        progress = process(spark, stocked, marketplace(allergic), processing_errors=setting)
+        progress = process(engine, stocked, marketplace(allergic), processing_errors=setting)
         assert progress.dropped == {"products.join(merchants): failed": 1}
         wanted = joined(products(10, 5) + products(10, 5, first=100), merchants(5))
         del wanted["p103"]
@@ -210,31 +210,31 @@ class TestRaisingFunction:
         assert (headers["crossstream.topic"], headers["crossstream.offset"]) == (b"products", b"3")
 
     @pytest.mark.timeout(120)
-    def test_an_error_that_has_no_bytes(self, spark: Any, stocked: World) -> None:
+    def test_an_error_that_has_no_bytes(self, engine: Engine, stocked: World) -> None:
         """Half of a surrogate pair, as of an emoji that was cut: the worker cannot write its traceback."""
 
         def cut_off(left: Any, right: Any) -> Any:
             raise ValueError(f"no such shop: {chr(0xD83D)}")
 
-        error = failure(spark, stocked, marketplace(cut_off))
+        error = failure(engine, stocked, marketplace(cut_off))
         assert error.code == "CS-501"
         assert error.what.endswith("raised ValueError: no such shop: \\ud83d")
-        process(spark, stocked, marketplace(cut_off), processing_errors=cs.DeadLetter("dead"))
+        process(engine, stocked, marketplace(cut_off), processing_errors=cs.DeadLetter("dead"))
         letters = stocked.read("dead", TEXT, serdes.bytes())
         reasons = {dict(letter.headers)["crossstream.reason"] for letter in letters}
         assert reasons == {b"ValueError: no such shop: \\ud83d"}
 
-    def test_a_stream_function_that_raises(self, spark: Any, stocked: World) -> None:
+    def test_a_stream_function_that_raises(self, engine: Engine, stocked: World) -> None:
         builder = cs.StreamsBuilder()
         numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=serdes.int64()))
         numbers.map_values(lambda n: 100 // n).to("out", cs.Produced(key=TEXT, value=serdes.int64()))
         topology = builder.build()
         stocked.create(numbers=1, out=1)
         stocked.append("numbers", [("a", 1, 1), ("b", 0, 2), ("c", 4, 3)], TEXT, serdes.int64())
-        error = failure(spark, stocked, topology)
+        error = failure(engine, stocked, topology)
         assert (error.code, error.where["offset"], error.where["key"]) == ("CS-501", 1, "b")
         assert "ZeroDivisionError" in error.what
-        progress = process(spark, stocked, topology, processing_errors=cs.DeadLetter("dead"))
+        progress = process(engine, stocked, topology, processing_errors=cs.DeadLetter("dead"))
         assert list(progress.dropped.values()) == [1]
         assert stocked.table("out", TEXT, serdes.int64()) == {"a": 100, "c": 25}
         (letter,) = stocked.read("dead", TEXT, serdes.int64())
@@ -242,26 +242,26 @@ class TestRaisingFunction:
 
 
 class TestForeignKeyOfAWrongType:
-    def test_it_stops_the_application(self, spark: Any, stocked: World) -> None:
-        process(spark, stocked)
+    def test_it_stops_the_application(self, engine: Engine, stocked: World) -> None:
+        process(engine, stocked)
         more = products(10, 5, first=100)
         more[3] = ("p103", {"name": "P103", "merchant": 3}, 103)
         stocked.append("products", more, TEXT, JSON, [1] * 10)
-        error = failure(spark, stocked)
+        error = failure(engine, stocked)
         assert isinstance(error, cs.SerdeError)
         assert error.code == "CS-401"
         assert "foreign key has the wrong type" in error.what
         place = {name: error.where[name] for name in ("topic", "partition", "offset", "key")}
         assert place == {"topic": "products", "partition": 1, "offset": 3, "key": "p103"}
         assert "key serde" in (error.next or "")
-        process(spark, stocked, marketplace(foreign_key=mended))
+        process(engine, stocked, marketplace(foreign_key=mended))
         check_rest(stocked)
 
-    def test_it_can_be_skipped(self, spark: Any, stocked: World) -> None:
+    def test_it_can_be_skipped(self, engine: Engine, stocked: World) -> None:
         more = products(10, 5, first=100)
         bad = ("p103", {"name": "P103", "merchant": 3}, 103)
         stocked.append("products", [*more, bad], TEXT, JSON)
-        progress = process(spark, stocked, processing_errors="skip")
+        progress = process(engine, stocked, processing_errors="skip")
         assert progress.dropped == {"products.join(merchants): failed": 1}
 
 
@@ -293,14 +293,14 @@ def sentence(product: Any, merchant: Any) -> str:
 class TestSerdeOfTheUser:
     """It raises what Python raises."""
 
-    def test_what_it_raises_is_a_matter_of_the_record(self, spark: Any, world: World) -> None:
+    def test_what_it_raises_is_a_matter_of_the_record(self, engine: Engine, world: World) -> None:
         builder = cs.StreamsBuilder()
         pairs = builder.stream("pairs", cs.Consumed(key=TEXT, value=Pair()))
         pairs.map_values(lambda pair: pair[0]).to("out", cs.Produced(value=TEXT))
         topology = builder.build()
         world.create(pairs=1, out=1)
         world.append("pairs", [("a", "x,y", 1), ("b", "one", 2), ("c", "z,y", 3)])
-        error = failure(spark, world, topology)
+        error = failure(engine, world, topology)
         assert (type(error), error.code) == (cs.SerdeError, "CS-402")
         assert [error.where[name] for name in ("topic", "offset", "key", "serde")] == [
             "pairs",
@@ -308,18 +308,18 @@ class TestSerdeOfTheUser:
             "b",
             "pair",
         ]
-        assert process(spark, world, topology, deserialization_errors="skip").dropped == {
+        assert process(engine, world, topology, deserialization_errors="skip").dropped == {
             "pairs: undecodable": 1
         }
         assert world.table("out") == {"a": "x", "c": "z"}
 
-    def test_what_it_raises_while_writing_names_the_record(self, spark: Any, world: World) -> None:
+    def test_what_it_raises_while_writing_names_the_record(self, engine: Engine, world: World) -> None:
         builder = cs.StreamsBuilder()
         lines = builder.stream("lines", cs.Consumed(key=TEXT, value=TEXT))
         lines.map_values(lambda line: line.split(",")).to("out", cs.Produced(value=Pair()))
         world.create(lines=1, out=1)
         world.append("lines", [("a", "x,y", 1), ("b", "one", 2)])
-        error = failure(spark, world, builder.build())
+        error = failure(engine, world, builder.build())
         assert (type(error), error.code) == (cs.SerdeError, "CS-403")
         assert [error.where[name] for name in ("topic", "offset", "key", "serde")] == [
             "lines",
@@ -341,27 +341,27 @@ def named(kind: type) -> Any:
 
 
 class TestTypeThatChanged:
-    def test_rows_of_the_type_before_are_told_to_be_in_the_state(self, spark: Any, world: World) -> None:
+    def test_rows_of_the_type_before_are_told_to_be_in_the_state(self, engine: Engine, world: World) -> None:
         before = msgspec.defstruct("Name", [("name", str)])
         required = msgspec.defstruct("Name", [("name", str), ("title", str)])
         default = msgspec.defstruct("Name", [("name", str), ("title", str, "")])
         world.create(names=1, lines=1, out=1)
         world.append("names", [("a", {"name": "Ada"}, 1)], TEXT, JSON)
-        process(spark, world, named(before))
+        process(engine, world, named(before))
         world.append("lines", [("a", "x", 2)])
-        error = failure(spark, world, named(required), deserialization_errors="skip")
+        error = failure(engine, world, named(required), deserialization_errors="skip")
         assert (type(error), error.code) == (cs.SerdeError, "CS-402")
         assert [error.where[name] for name in ("store", "key")] == ["names", "a"]
         assert "missing required field `title`" in error.what
-        process(spark, world, named(default))
+        process(engine, world, named(default))
         assert world.table("out") == {"a": "x Ada"}
 
 
 class TestWrongSerdeForAStore:
-    def test_it_stops_the_application(self, spark: Any, stocked: World) -> None:
-        process(spark, stocked, kept(sentence, TEXT))
+    def test_it_stops_the_application(self, engine: Engine, stocked: World) -> None:
+        process(engine, stocked, kept(sentence, TEXT))
         stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
-        error = failure(spark, stocked, kept(offer, TEXT))
+        error = failure(engine, stocked, kept(offer, TEXT))
         assert isinstance(error, cs.SerdeError)
         assert error.code == "CS-401"
         assert "takes str, not dict" in error.what
@@ -371,23 +371,23 @@ class TestWrongSerdeForAStore:
         }  # fmt: skip
         assert error.where["key"] == f"p{100 + error.where['offset']}", "any of them, whichever task is first"
         assert len(stocked.read("offers")) == 10, "nothing of the failed batch is visible"
-        process(spark, stocked, kept(sentence, TEXT))
+        process(engine, stocked, kept(sentence, TEXT))
         rows = {f"p{n}": f"P{n} at shop{n % 5}" for n in [*range(10), *range(100, 110)]}
         assert dict(cs.open_store(stocked.state_dir, "offers").all()) == rows
         assert stocked.table("offers") == rows
 
-    def test_it_can_be_mended_before_anything_is_committed(self, spark: Any, stocked: World) -> None:
+    def test_it_can_be_mended_before_anything_is_committed(self, engine: Engine, stocked: World) -> None:
         """There is no state yet that the new serde would not fit."""
-        error = failure(spark, stocked, kept(offer, serdes.int64()))
+        error = failure(engine, stocked, kept(offer, serdes.int64()))
         assert isinstance(error, cs.SerdeError)
         stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
-        process(spark, stocked, kept(offer, JSON))
+        process(engine, stocked, kept(offer, JSON))
         check_rest(stocked)
-        assert failure(spark, stocked, kept(sentence, TEXT)).code == "CS-750"
+        assert failure(engine, stocked, kept(sentence, TEXT)).code == "CS-750"
 
 
 class TestValueThatCannotBeWritten:
-    def test_it_stops_the_application(self, spark: Any, stocked: World) -> None:
+    def test_it_stops_the_application(self, engine: Engine, stocked: World) -> None:
         def topology(function: Any) -> Any:
             builder = cs.StreamsBuilder()
             lines = builder.stream("lines", cs.Consumed(key=TEXT, value=TEXT)).map_values(function)
@@ -396,9 +396,9 @@ class TestValueThatCannotBeWritten:
 
         stocked.create(lines=1, out=1)
         stocked.append("lines", [("a", "x", 1), ("b", "yy", 2)])
-        error = failure(spark, stocked, topology(lambda line: line if len(line) == 1 else len(line)))
+        error = failure(engine, stocked, topology(lambda line: line if len(line) == 1 else len(line)))
         assert isinstance(error, cs.SerdeError)
         assert (error.where["key"], error.where["offset"]) == ("b", 1)
         assert "out" in str(error.where["operator"])
-        process(spark, stocked, topology(str.upper))
+        process(engine, stocked, topology(str.upper))
         assert stocked.table("out") == {"a": "X", "b": "YY"}

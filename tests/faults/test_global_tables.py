@@ -9,11 +9,10 @@ import pytest
 
 import crossstream as cs
 from crossstream.storage.commit_log import BatchLog
-from tests.faults.crash_points import ON_SPARK, POINTS, Arm, crash, crashing, files_in_use
+from tests.application.engines import Engine, on_spark_too
+from tests.faults.crash_points import POINTS, Arm, at_each_point, crash, crashing, files_in_use
 from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 IN_THE_SECOND_BATCH: dict[str, Arm] = {
     "after it is logged": crashing(BatchLog, "write_batch", 2, after=True),
@@ -31,20 +30,21 @@ def stocked(either_world: World) -> World:
     return world
 
 
-def started(spark: Any, world: World, **settings: Any) -> cs.SparkStreams:
+def started(engine: Engine, world: World, **settings: Any) -> cs.SparkStreams:
     config = world.config(**{"max_records_per_batch": 25, "partitions": 2, **settings})
-    return cs.SparkStreams(ordering(), config, spark)
+    return engine.streams(ordering(), config)
 
 
+@on_spark_too
 @pytest.mark.parametrize("point", IN_THE_SECOND_BATCH)
-def test_crash_while_the_table_is_filled(spark: Any, stocked: World, point: str) -> None:
-    crash(started(spark, stocked), IN_THE_SECOND_BATCH[point])
+def test_crash_while_the_table_is_filled(engine: Engine, stocked: World, point: str) -> None:
+    crash(started(engine, stocked), IN_THE_SECOND_BATCH[point])
     assert stocked.read("told", TEXT, JSON) == []
     committed = BatchLog(stocked.state_dir).newest().positions["shops"]["shops"]
     # What comes after the crash is there before the first order is taken, too.
     stocked.append("shops", [("s3", {"city": "New"}, 9000)], TEXT, JSON)
     stocked.append("orders", orders(5, 70, first=100), TEXT, JSON)
-    with started(spark, stocked) as app:
+    with started(engine, stocked) as app:
         app.process_available()
     held = {key: value for key, value, _ in shops(60)} | {"s3": {"city": "New"}}
     assert dict(cs.open_store(stocked.state_dir, "shops").all()) == held
@@ -56,16 +56,16 @@ def test_crash_while_the_table_is_filled(spark: Any, stocked: World, point: str)
     )
 
 
-@pytest.mark.parametrize("point", ON_SPARK)
-def test_crash_while_the_table_changes(spark: Any, stocked: World, point: str) -> None:
+@at_each_point
+def test_crash_while_the_table_changes(engine: Engine, stocked: World, point: str) -> None:
     """The batch is repeated with the very changes and records it had, whatever has come since."""
-    app = started(spark, stocked)
+    app = started(engine, stocked)
     app.process_available()
     stocked.append("shops", shops(5, "Odd", ts=19_000), TEXT, JSON)
     stocked.append("orders", orders(5, 5, first=200, ts=20_000), TEXT, JSON)
     crash(app, POINTS[point])
     stocked.append("shops", shops(5, "Late", ts=19_000), TEXT, JSON)
-    with started(spark, stocked) as again:
+    with started(engine, stocked) as again:
         again.process_available()
     told = [output for output in stocked.read("told", TEXT, JSON) if output.ts >= 20_000]
     assert len(told) == 5, "each order once"
@@ -75,9 +75,10 @@ def test_crash_while_the_table_changes(spark: Any, stocked: World, point: str) -
     assert cs.open_store(stocked.state_dir, "shops").get("s0") == {"city": "Late0"}
 
 
-def test_nothing_is_left_behind(spark: Any, stocked: World) -> None:
+@on_spark_too
+def test_nothing_is_left_behind(engine: Engine, stocked: World) -> None:
     """Changes that a batch keeps for its records are deleted with the batch, those of a crashed one at the start."""
-    with started(spark, stocked, retain_batches=2, max_records_per_batch=None) as app:
+    with started(engine, stocked, retain_batches=2, max_records_per_batch=None) as app:
         app.process_available()
         for number in range(5):
             stocked.append("shops", shops(5, f"C{number}", ts=5000 + number), TEXT, JSON)
@@ -88,7 +89,7 @@ def test_nothing_is_left_behind(spark: Any, stocked: World) -> None:
         stocked.append("orders", orders(5, 5), TEXT, JSON)
         crash(app, POINTS["after it ran"])
     assert histories(stocked)
-    with started(spark, stocked, retain_batches=1, max_records_per_batch=None) as app:
+    with started(engine, stocked, retain_batches=1, max_records_per_batch=None) as app:
         app.process_available()
         stocked.append("orders", orders(5, 5), TEXT, JSON)
         app.process_available()

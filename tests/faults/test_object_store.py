@@ -19,6 +19,7 @@ from crossstream.query.verification import verify_state
 from crossstream.storage import lease
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.remote import RemoteRoot
+from tests.application.engines import Engine, only_on_spark
 from tests.faults.lives import started
 from tests.object_store import SECRET, ObjectStore, object_server, object_store
 from tests.spark.fixtures import Sessions, importable_in_workers
@@ -27,7 +28,7 @@ from tests.spark.world import ALONE, World
 
 __all__ = ["object_server", "object_store"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_in_haste")]
+pytestmark = pytest.mark.usefixtures("_in_haste")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +74,32 @@ def empty(object_store: ObjectStore, tmp_path: Path) -> RemoteWorld:
 
 
 @pytest.fixture
-def stocked(spark: Any, empty: RemoteWorld) -> RemoteWorld:
+def stocked(engine: Engine, empty: RemoteWorld) -> RemoteWorld:
     """Two batches have been committed, a third one waits."""
-    process(spark, empty)
+    process(engine, empty)
     empty.append("products", products(5, 5, first=50), TEXT, JSON)
-    process(spark, empty)
+    process(engine, empty)
     empty.append("products", products(30, 5, first=100), TEXT, JSON)
     return empty
 
 
-def process(spark: Any, world: World, **settings: Any) -> None:
+def process(engine: Engine, world: World, **settings: Any) -> None:
     config = world.config(**{"partitions": 2, **settings})
-    with cs.SparkStreams(marketplace(), config, spark) as app:
+    with engine.streams(marketplace(), config) as app:
         app.process_available()
 
 
-def failure(spark: Any, world: World, **settings: Any) -> CrossStreamError:
+def failure(engine: Engine, world: World, **settings: Any) -> CrossStreamError:
     with pytest.raises(CrossStreamError) as caught:
-        process(spark, world, **settings)
+        process(engine, world, **settings)
     assert caught.value.next
     assert SECRET not in str(caught.value)
     return caught.value
 
 
-def check_goes_on(spark: Any, world: RemoteWorld) -> None:
+def check_goes_on(engine: Engine, world: RemoteWorld) -> None:
     """The waiting batch is done, nothing is lost, and nothing is left of what was staged."""
-    process(spark, world)
+    process(engine, world)
     given = products(10, 5) + products(5, 5, first=50) + products(30, 5, first=100)
     check_table(world, joined(given, merchants(5)))
 
@@ -110,8 +111,8 @@ def check_table(world: RemoteWorld, wanted: dict[str, Any]) -> None:
     assert not world.state_dir.exists(), "nothing is where state would be without a URI"
 
 
-def test_state_lives_there(spark: Any, stocked: RemoteWorld, object_store: ObjectStore) -> None:
-    check_goes_on(spark, stocked)
+def test_state_lives_there(engine: Engine, stocked: RemoteWorld, object_store: ObjectStore) -> None:
+    check_goes_on(engine, stocked)
     names = object_store.names(stocked.root.name)
     assert {"application.json", "commits/000000000002.json"} <= names
     assert "lease.json" not in names, "it was given back"
@@ -122,7 +123,8 @@ def test_state_lives_there(spark: Any, stocked: RemoteWorld, object_store: Objec
 
 
 @pytest.mark.nightly
-def test_killed_and_started_again(spark: Any, empty: RemoteWorld, tmp_path: Path) -> None:
+@only_on_spark
+def test_killed_and_started_again(engine: Engine, empty: RemoteWorld, tmp_path: Path) -> None:
     importable_in_workers()
     given = products(10, 5)
     with started(empty, tmp_path / "stderr", records=20, STATE_URI=empty.uri) as running:
@@ -135,28 +137,28 @@ def test_killed_and_started_again(spark: Any, empty: RemoteWorld, tmp_path: Path
             pass
         time.sleep(0.2)  # into the next batch
     began = time.monotonic()
-    process(spark, empty, retain_batches=100_000, partitions=None)
+    process(engine, empty, retain_batches=100_000, partitions=None)
     assert time.monotonic() - began < 30
     check_table(empty, joined(given, merchants(5)))
     log = BatchLog(empty.uri)
     assert log.commits() == list(range(len(log.commits())))
 
 
-def test_two_applications(spark: Any, stocked: RemoteWorld) -> None:
-    with cs.SparkStreams(marketplace(), stocked.config(), spark) as app:
+def test_two_applications(engine: Engine, stocked: RemoteWorld) -> None:
+    with engine.streams(marketplace(), stocked.config()) as app:
         app.start()
-        error = failure(spark, stocked)
+        error = failure(engine, stocked)
         assert error.code == "CS-720"
         assert "app, process" in str(error.where["owner"])
         app.process_available()
-    check_goes_on(spark, stocked)
+    check_goes_on(engine, stocked)
 
 
 def test_an_application_that_lost_its_lease_commits_nothing(
-    spark: Any, stocked: RemoteWorld, object_store: ObjectStore
+    engine: Engine, stocked: RemoteWorld, object_store: ObjectStore
 ) -> None:
     folder = stocked.root.name
-    app = cs.SparkStreams(marketplace(), stocked.config(), spark)
+    app = engine.streams(marketplace(), stocked.config())
     app.process_available()
     stocked.append("products", products(1, 5, first=900), TEXT, JSON)
     before = object_store.names(folder)
@@ -170,7 +172,7 @@ def test_an_application_that_lost_its_lease_commits_nothing(
     assert {name for name in after - before if name.startswith("commits/")} == set()
     assert "lease.json" in after, "it is not ours to delete"
     assert "p900" not in dict(cs.open_store(stocked.uri, "offers").all())
-    process(spark, stocked)
+    process(engine, stocked)
     assert [row.key for row in stocked.read("offers", TEXT, JSON)].count("p900") == 1
     assert "p900" in dict(cs.open_store(stocked.uri, "offers").all())
 
@@ -189,24 +191,24 @@ while time.monotonic() < until and sizes[-1:] != [45]:
 """
 
 
-def test_another_process_reads_while_it_runs(spark: Any, stocked: RemoteWorld) -> None:
+def test_another_process_reads_while_it_runs(engine: Engine, stocked: RemoteWorld) -> None:
     importable_in_workers()
     command = [sys.executable, "-c", READER, stocked.uri]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "15\n"
-        with cs.SparkStreams(marketplace(), stocked.config(retain_batches=1), spark) as app:
+        with engine.streams(marketplace(), stocked.config(retain_batches=1)) as app:
             app.start()
             assert reader.stdout.readline() == "45\n"
         assert reader.wait() == 0
 
 
 def test_what_no_batch_needs_is_deleted_there_and_here(
-    spark: Any, stocked: RemoteWorld, object_store: ObjectStore
+    engine: Engine, stocked: RemoteWorld, object_store: ObjectStore
 ) -> None:
     root = RemoteRoot(stocked.uri)
     object_store.put(stocked.root.name, "stores/offers/0/leftover.arrow", b"of an attempt that failed")
-    with cs.SparkStreams(marketplace(), stocked.config(retain_batches=1), spark) as app:
+    with engine.streams(marketplace(), stocked.config(retain_batches=1)) as app:
         for number in range(4):
             stocked.append("products", products(3, 5, first=200 + number), TEXT, JSON)
             app.process_available()
@@ -230,7 +232,7 @@ def newest_run(world: RemoteWorld) -> str:
     ][-1]
 
 
-def test_a_damaged_object_is_told(spark: Any, stocked: RemoteWorld, object_store: ObjectStore) -> None:
+def test_a_damaged_object_is_told(engine: Engine, stocked: RemoteWorld, object_store: ObjectStore) -> None:
     """On a machine that has no copy of it; and found out by a check on one that has."""
     folder, name = stocked.root.name, newest_run(stocked)
     whole = object_store.objects(folder)[name]
@@ -239,7 +241,7 @@ def test_a_damaged_object_is_told(spark: Any, stocked: RemoteWorld, object_store
     assert [(one.store, one.partition, one.file) for one in found] == [("offers", 1, name)]
     assert found[0].batches[-1] == 1
     (RemoteRoot(stocked.uri).here / name).unlink()
-    error = failure(spark, stocked)
+    error = failure(engine, stocked)
     assert error.code == "CS-701"
     assert (error.where["store"], int(error.where["partition"])) == ("offers", 1)
     assert name.rpartition("/")[2] in str(error)
@@ -247,10 +249,10 @@ def test_a_damaged_object_is_told(spark: Any, stocked: RemoteWorld, object_store
         dict(cs.open_store(stocked.uri, "offers").all())
     assert caught.value.code == "CS-701"
     object_store.put(folder, name, whole)
-    check_goes_on(spark, stocked)
+    check_goes_on(engine, stocked)
 
 
-def test_damaged_copies_are_healed(spark: Any, stocked: RemoteWorld) -> None:
+def test_damaged_copies_are_healed(engine: Engine, stocked: RemoteWorld) -> None:
     copies = [
         path for path in RemoteRoot(stocked.uri).here.rglob("*") if path.suffix in (".arrow", ".manifest")
     ]
@@ -258,13 +260,13 @@ def test_damaged_copies_are_healed(spark: Any, stocked: RemoteWorld) -> None:
     for number, path in enumerate(sorted(copies)):
         whole = path.read_bytes()
         path.write_bytes((b"", whole[: len(whole) // 2], whole[:100] + b"!" + whole[101:])[number % 3])
-    check_goes_on(spark, stocked)
+    check_goes_on(engine, stocked)
     assert verify_state(stocked.uri).problems == []
 
 
 @pytest.mark.slow
-def test_the_store_is_away(spark: Any, stocked: RemoteWorld, object_store: ObjectStore) -> None:
-    app = cs.SparkStreams(marketplace(), stocked.config(partitions=2), spark)
+def test_the_store_is_away(engine: Engine, stocked: RemoteWorld, object_store: ObjectStore) -> None:
+    app = engine.streams(marketplace(), stocked.config(partitions=2))
     app.process_available()
     stocked.append("products", products(1, 5, first=900), TEXT, JSON)
     object_store.stop()
@@ -278,17 +280,18 @@ def test_the_store_is_away(spark: Any, stocked: RemoteWorld, object_store: Objec
     assert caught.value.where == {"folder": f"s3://bucket/{stocked.root.name}"}
     assert "repeats the batch" in str(caught.value.next)
     assert SECRET not in str(caught.value)
-    process(spark, stocked)
+    process(engine, stocked)
     assert "p900" in stocked.table("offers", TEXT, JSON)
 
 
-def test_dataframes_need_a_folder(spark: Any, empty: RemoteWorld) -> None:
+@only_on_spark
+def test_dataframes_need_a_folder(engine: Engine, empty: RemoteWorld) -> None:
     builder = cs.StreamsBuilder()
-    rate = spark.readStream.format("rate").load()
+    rate = engine.session.readStream.format("rate").load()
     frame = rate.selectExpr("cast(value as string) as key", "'x' as value", "timestamp")
     builder.stream_from(frame, cs.Consumed(key=TEXT, value=TEXT)).to(
         "offers", cs.Produced(key=TEXT, value=TEXT)
     )
     with pytest.raises(cs.ConfigError) as caught:
-        cs.SparkStreams(builder.build(), empty.config(), spark).process_available()
+        engine.streams(builder.build(), empty.config()).process_available()
     assert caught.value.code == "CS-201"

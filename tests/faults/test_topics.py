@@ -10,10 +10,9 @@ import pytest
 
 import crossstream as cs
 from crossstream.errors import CrossStreamError
+from tests.application.engines import Engine
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World, record_batch
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
@@ -24,23 +23,23 @@ def stocked(world: World) -> World:
     return world
 
 
-def process(spark: Any, world: World, **settings: Any) -> Any:
-    with cs.SparkStreams(marketplace(), world.config(partitions=2, **settings), spark) as app:
+def process(engine: Engine, world: World, **settings: Any) -> Any:
+    with engine.streams(marketplace(), world.config(partitions=2, **settings)) as app:
         app.process_available()
         return app.progress
 
 
-def failure(spark: Any, world: World, **settings: Any) -> CrossStreamError:
+def failure(engine: Engine, world: World, **settings: Any) -> CrossStreamError:
     with pytest.raises(CrossStreamError) as caught:
-        process(spark, world, **settings)
+        process(engine, world, **settings)
     assert caught.value.next
     return caught.value
 
 
-def test_a_missing_topic(spark: Any, world: World) -> None:
+def test_a_missing_topic(engine: Engine, world: World) -> None:
     world.create(merchants=1)
     world.append("merchants", merchants(5), TEXT, JSON)
-    app = cs.SparkStreams(marketplace(), world.config(), spark)
+    app = engine.streams(marketplace(), world.config())
     for begin in (app.start, app.process_available):
         with pytest.raises(cs.SourceError, match="the topic 'products' does not exist") as caught:
             begin()
@@ -56,13 +55,13 @@ def test_a_missing_topic(spark: Any, world: World) -> None:
 
 
 def test_a_topic_that_goes_away_while_running(
-    spark: Any, stocked: World, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, stocked: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from crossstream.application import inputs
 
     monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.1)
     aside = stocked.root / "aside"
-    app = cs.SparkStreams(marketplace(), stocked.config(), spark)
+    app = engine.streams(marketplace(), stocked.config())
     app.start()
     app.process_available()
     (stocked.topics_dir / "merchants").rename(aside)
@@ -72,25 +71,25 @@ def test_a_topic_that_goes_away_while_running(
     app.stop()
     aside.rename(stocked.topics_dir / "merchants")
     stocked.append("products", products(10, 5, first=100), TEXT, JSON)
-    process(spark, stocked)
+    process(engine, stocked)
     assert len(stocked.table("offers", TEXT, JSON)) == 20
 
 
-def test_a_topic_made_anew(spark: Any, stocked: World) -> None:
-    process(spark, stocked)
+def test_a_topic_made_anew(engine: Engine, stocked: World) -> None:
+    process(engine, stocked)
     shutil.rmtree(stocked.topics_dir / "products")
     stocked.create(products=2)
     stocked.append("products", products(1, 5), TEXT, JSON)
-    error = failure(spark, stocked)
+    error = failure(engine, stocked)
     assert isinstance(error, cs.SourceError)
     assert error.code == "CS-603"
     assert error.where["topic"] == "products"
     assert "state_dir" in (error.next or "")
 
 
-def test_records_deleted_before_they_were_read(spark: Any, stocked: World) -> None:
+def test_records_deleted_before_they_were_read(engine: Engine, stocked: World) -> None:
     """Old segments of a file topic are deleted by hand, as Kafka's retention does."""
-    process(spark, stocked)
+    process(engine, stocked)
     writer = replace(stocked.topics, segment_bytes=1).writer()  # a segment for every frame
     for number in range(3):
         rows = [(TEXT.serialize(k), JSON.serialize(v), t) for k, v, t in products(4, 5, first=100 * number)]
@@ -100,23 +99,23 @@ def test_records_deleted_before_they_were_read(spark: Any, stocked: World) -> No
     read.unlink()
     lost.unlink()
     first, begin = int(lost.stem), int(left.stem)
-    error = failure(spark, stocked)
+    error = failure(engine, stocked)
     assert isinstance(error, cs.SourceError)
     assert error.code == "CS-601"
     assert f"offsets {first} to {begin - 1}" in error.what
     assert (error.where["topic"], error.where["partition"]) == ("products", 1)
     assert "on_lost_records" in (error.next or "")
-    progress = process(spark, stocked, on_lost_records="skip")
+    progress = process(engine, stocked, on_lost_records="skip")
     assert progress.dropped == {"lost by retention": 4}
     kept = [row for number in (1, 2) for row in products(4, 5, first=100 * number)]
     assert stocked.table("offers", TEXT, JSON) == joined(products(10, 5) + kept, merchants(5))
 
 
 class TestSettings:
-    def test_no_topics_at_all(self, spark: Any, world: World) -> None:
+    def test_no_topics_at_all(self, engine: Engine, world: World) -> None:
         config = cs.StreamsConfig(application_id="app", state_dir=world.state_dir)
         with pytest.raises(cs.ConfigError) as caught:
-            cs.SparkStreams(marketplace(), config, spark).process_available()
+            engine.streams(marketplace(), config).process_available()
         assert caught.value.code == "CS-203"
         assert caught.value.where == {"application": "app"}
 
@@ -138,17 +137,3 @@ class TestSettings:
         with pytest.raises(cs.ConfigError) as caught:
             cs.SparkStreams(marketplace(), world.config(), object())  # type: ignore[arg-type]
         assert caught.value.code == "CS-232"
-
-    def test_a_session_that_was_stopped(self, sessions: Any, world: World) -> None:
-        world.create(products=1, merchants=1)
-        session = sessions.running()
-        app = cs.SparkStreams(marketplace(), world.config(), session)
-        app.process_available()
-        session.stop()
-        world.append("products", products(1, 5), TEXT, JSON)
-        with pytest.raises(CrossStreamError):
-            app.process_available()
-        app.stop()
-        # The lock is gone with the application.
-        with cs.SparkStreams(marketplace(), world.config(), sessions.running()) as again:
-            again.process_available()

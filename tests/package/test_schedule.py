@@ -15,19 +15,25 @@ def item(file: str, *fixtures: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("file", "unit"),
+    ("test", "unit"),
     [
         ("tests/kafka/test_log.py", "broker"),
         ("tests/end_to_end/test_real_kafka.py", "broker"),
         ("tests/oracle/test_random_cases.py", "oracle"),
         ("tests/operators/suppress/oracle/test_random_cases.py", "oracle"),
         ("tests/spark/test_running.py", "spark"),
-        ("tests/faults/test_topics.py", "spark"),
+        ("tests/faults/test_killed.py", "spark"),
+        ("tests/faults/test_topics.py", "tests/faults/test_topics.py"),
+        ("tests/faults/test_topics.py::test_a_missing_topic[local]", "tests/faults/test_topics.py"),
+        ("tests/faults/test_topics.py::test_a_missing_topic[on_spark]", "spark"),
+        ("tests/faults/test_topics.py::Test::test[2-on_spark-spread]", "spark"),
+        ("tests/faults/test_topics.py::test_on_spark[1]", "tests/faults/test_topics.py"),
+        ("tests/kafka/test_log.py::test[on_spark]", "broker"),
         ("tests/faults/test_topics_made_anew.py", "tests/faults/test_topics_made_anew.py"),
     ],
 )
-def test_tests_of_a_service_run_in_one_process(file: str, unit: str) -> None:
-    assert schedule.unit(file) == unit
+def test_tests_of_a_service_run_in_one_process(test: str, unit: str) -> None:
+    assert schedule.unit(test) == unit
 
 
 def test_what_takes_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

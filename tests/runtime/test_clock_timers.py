@@ -9,8 +9,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.application.waiting import wait_for
 from tests.faults.one_process import streams
-from tests.spark.test_running import wait_for
 from tests.spark.world import World
 
 TEXT, NUMBER = serdes.string(), serdes.int64()

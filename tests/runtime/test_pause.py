@@ -10,8 +10,8 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.application.inputs import TopicInputs
+from tests.application.waiting import wait_for
 from tests.faults.one_process import streams
-from tests.spark.test_running import wait_for
 from tests.spark.world import World
 
 TEXT = serdes.string()

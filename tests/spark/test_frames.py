@@ -23,10 +23,10 @@ import crossstream as cs
 from crossstream.spark import frame_loop as engine
 from crossstream.spark.frames import frame_of
 from crossstream.storage.commit_log import BatchLog
+from tests.application.waiting import in_background, wait_for
 from tests.faults.crash_points import POINTS
 from tests.laws.clock import Clock
 from tests.spark.marketplace import JSON, TEXT
-from tests.spark.test_running import in_background, wait_for
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark

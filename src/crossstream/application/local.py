@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from crossstream.application.rounds import NoRows, RowFeed, run_stages
 from crossstream.error_codes import refuse
-from crossstream.errors import CrossStreamError, type_and_text
+from crossstream.errors import CrossStreamError, plain_place, type_and_text
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.machine import cores
 from crossstream.once import BatchMark
@@ -93,6 +93,7 @@ class LocalRounds:
 
     def ours(self, error: Exception) -> CrossStreamError:
         if isinstance(error, CrossStreamError):
+            error.where = plain_place(error.where)
             return error
         what = f"a batch could not be run: {type_and_text(error)}"
         return refuse("CS-590", what, "see the cause below")

@@ -17,13 +17,12 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from crossstream import errors
 from crossstream.error_codes import refuse
-from crossstream.errors import CrossStreamError, type_and_text, utf8_safe
+from crossstream.errors import CrossStreamError, plain_place, type_and_text, utf8_safe
 
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
@@ -66,23 +65,13 @@ def _packed(error: CrossStreamError) -> str:
 def _plain(error: CrossStreamError) -> CrossStreamError:
     """The error as plain data, of one of our own classes."""
     kind = next(one for one in type(error).__mro__ if one in _KINDS.values())
-    where = {str(name): _for_json(value) for name, value in error.where.items()}
     made: CrossStreamError = kind(
-        str(error.what), code=str(error.code), where=where, next=error.next and str(error.next)
+        str(error.what),
+        code=str(error.code),
+        where=plain_place(error.where),
+        next=error.next and str(error.next),
     )
     return made
-
-
-def _for_json(value: Any) -> str | int | None:
-    """A value that JSON holds unchanged; of a key of any other type its text."""
-    if value is None or type(value) in (str, bool):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 64:
-        return int(value)
-    try:
-        return str(value)
-    except Exception as error:
-        return f"(the text of a {type(value).__name__} raised {type(error).__name__})"
 
 
 def _is_writable(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""On Spark no record stops an application that skips, and what comes out is what the test driver gives."""
+"""No record stops an application that skips, and what comes out is what the test driver gives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.application.engines import Engine
 from tests.runtime.test_skipping import CALLABLES, EXPRESSIONS, JSON, NASTY, SERDES, build, settings
 from tests.runtime.test_unwritable_values import JOINS, OUT, ROWS, position
 from tests.spark.world import TEXT, World
-
-pytestmark = pytest.mark.spark
 
 BYTES = serdes.bytes()
 GIVEN = [(topic, key, value) for value in NASTY for topic in ("left", "right") for key in "kl"]
@@ -33,14 +32,14 @@ GIVEN = [(topic, key, value) for value in NASTY for topic in ("left", "right") f
     ids=["look-up", "exits", "recursion", "division", "columns", "lists"],
 )
 def test_nasty_records(
-    spark: Any, either_world: World, serde: str, function: Any, way: str, policy: Any
+    engine: Engine, either_world: World, serde: str, function: Any, way: str, policy: Any
 ) -> None:
     topology, world = build(serde, function, way, JSON), either_world
     assert serde in SERDES
     world.create(left=1, right=1, out=1, bad=1, failed=1)
     for at, (topic, key, value) in enumerate(GIVEN):
         world.append(topic, [(key, value, at)], TEXT, BYTES)
-    with cs.SparkStreams(topology, world.config(**settings(policy)), spark) as app:
+    with engine.streams(topology, world.config(**settings(policy))) as app:
         app.process_available()
         dropped = dict(app.progress.dropped)
     with cs.TopologyTestDriver(topology, commit_every=1000, **settings(policy)) as driver:
@@ -55,16 +54,14 @@ def test_nasty_records(
 
 @pytest.mark.parametrize("join", ["join", "join_many"])
 def test_a_left_row_that_cannot_be_written_is_a_dead_letter_under_its_own_key(
-    spark: Any, world: World, join: str
+    engine: Engine, world: World, join: str
 ) -> None:
     builder = cs.StreamsBuilder()
     JOINS[join](float("nan"))(builder).to_stream().map(lambda key, value: ("", value)).to("out", OUT)
     world.create(orders=3, items=3, out=1, dead=1)
     for number, (topic, key, value) in enumerate(ROWS[:4]):
         world.append(topic, [(key, value, number)], TEXT, JSON)
-    with cs.SparkStreams(
-        builder.build(), world.config(processing_errors=cs.DeadLetter("dead")), spark
-    ) as app:
+    with engine.streams(builder.build(), world.config(processing_errors=cs.DeadLetter("dead"))) as app:
         app.process_available()
     (letter,) = world.read("dead", BYTES, BYTES)
     headers = dict(letter.headers)

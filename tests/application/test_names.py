@@ -1,18 +1,15 @@
-"""Topics and stores called like what operators have inside them, on Spark as in the test driver; and over a restart."""
+"""Topics and stores called like what operators have inside them, as in the test driver; and over a restart."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-import pytest
-
 import crossstream as cs
 from crossstream.query.verification import verify_state
+from tests.application.engines import Engine
 from tests.spark.marketplace import JSON, TEXT
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 CONSUMED, PRODUCED = cs.Consumed(key=TEXT, value=JSON), cs.Produced(key=TEXT, value=JSON)
 INNER = ("left.records", "promo.subscriptions", "promo.answers", "bill.rows", "bill.asks", "bill.answers")
@@ -55,7 +52,7 @@ def batches() -> list[dict[str, list[tuple[str, Any, int]]]]:
     return [first, {"right": [("r", 2, 3)], "left.records": [("e", "again", 4)]}]
 
 
-def test_nothing_is_taken_for_its_namesake(spark: Any, world: World) -> None:
+def test_nothing_is_taken_for_its_namesake(engine: Engine, world: World) -> None:
     world.create(**dict.fromkeys(("left", "right", *INNER), 1), **dict.fromkeys(RESULTS, 1))
     with cs.TopologyTestDriver(namesakes(), commit_every=100) as driver:
         for batch in batches():
@@ -63,7 +60,7 @@ def test_nothing_is_taken_for_its_namesake(spark: Any, world: World) -> None:
                 driver.create_input_topic(topic, TEXT, JSON).pipe_records(records)
                 world.append(topic, records, TEXT, JSON)
             driver.commit()
-            with cs.SparkStreams(namesakes(), world.config(partitions=2), spark) as app:
+            with engine.streams(namesakes(), world.config(partitions=2)) as app:
                 app.process_available()
                 kept = dict(app.store("bill.referrers").all())
             assert kept == dict(driver.get_key_value_store("bill.referrers").all())
@@ -78,14 +75,14 @@ def test_nothing_is_taken_for_its_namesake(spark: Any, world: World) -> None:
     assert verify_state(world.state_dir).problems == []
 
 
-def test_a_pattern_reads_what_the_topology_writes(spark: Any, world: World) -> None:
+def test_a_pattern_reads_what_the_topology_writes(engine: Engine, world: World) -> None:
     """As in the test driver, see ``tests/driver/test_driver.py``."""
     builder = cs.StreamsBuilder()
     builder.stream("src", CONSUMED).to(lambda key, value: f"evt-{value}", PRODUCED)
     builder.stream(re.compile("evt-.*"), CONSUMED).to("all", PRODUCED)
     world.create(**{"src": 1, "evt-a": 1, "all": 1})
     world.append("src", [("k", "a", 1)], TEXT, JSON)
-    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+    with engine.streams(builder.build(), world.config()) as app:
         app.process_available()
         app.process_available()
     assert world.table("all", TEXT, JSON) == {"k": "a"}

@@ -14,6 +14,7 @@ from crossstream.application.loop import Loop
 from crossstream.cli import main
 from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
+from tests.application.engines import Engine
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.spark.marketplace import (
     JSON,
@@ -27,8 +28,6 @@ from tests.spark.marketplace import (
 )
 from tests.spark.orders import shop_of, told
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 
 def by_length(key: str, partitions: int) -> int:
@@ -45,14 +44,14 @@ TOPOLOGIES = {
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_restarts_with_other_numbers(spark: Any, world: World, topology: str) -> None:
+def test_restarts_with_other_numbers(engine: Engine, world: World, topology: str) -> None:
     """The table, the result topic and every batch that is kept are those of the input, whatever the partitions."""
     rng = Random(len(topology))
     world.create(products=3, merchants=2, offers=2)
     given: dict[str, list[Change]] = {"products": [], "merchants": []}
     after: dict[int, tuple[int | None, dict[str, Any]]] = {}
     for partitions in (2, 5, None, 1, 3):
-        with cs.SparkStreams(TOPOLOGIES[topology], world.config(partitions=partitions), spark) as app:
+        with engine.streams(TOPOLOGIES[topology], world.config(partitions=partitions)) as app:
             for _ in range(2):
                 for topic, changes in random_changes(rng, 500, 200, 20).items():
                     given[topic] += changes
@@ -85,7 +84,7 @@ def placed_in(partition: int) -> cs.Topology:
     return marketplace(table_joined=table_joined)
 
 
-def test_rows_follow_another_partitioner(spark: Any, world: World) -> None:
+def test_rows_follow_another_partitioner(engine: Engine, world: World) -> None:
     """With the number of partitions that was there; where it is the same partitioner nothing moves."""
     rng = Random(5)
     world.create(products=2, merchants=1, offers=2)
@@ -95,7 +94,7 @@ def test_rows_follow_another_partitioner(spark: Any, world: World) -> None:
         for topic, changes in random_changes(rng, 400, 60, 8).items():
             given[topic] += changes
             world.append(topic, changes, TEXT, JSON)
-        with cs.SparkStreams(placed_in(partition), world.config(partitions=2), spark) as app:
+        with engine.streams(placed_in(partition), world.config(partitions=2)) as app:
             app.process_available()
             wanted = joined(given["products"], given["merchants"])
             assert dict(app.store("offers").all()) == wanted
@@ -110,12 +109,12 @@ def test_rows_follow_another_partitioner(spark: Any, world: World) -> None:
 
 
 def test_a_batch_that_was_begun_is_not_repeated_with_another_partitioner(
-    spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create(products=2, merchants=1, offers=2)
     world.append("merchants", merchants(5), TEXT, JSON)
     world.append("products", products(40, 5), TEXT, JSON)
-    with cs.SparkStreams(placed_in(0), world.config(partitions=2), spark) as app:
+    with engine.streams(placed_in(0), world.config(partitions=2)) as app:
         app.process_available()
     world.append("products", products(10, 5, first=100), TEXT, JSON)
 
@@ -125,18 +124,18 @@ def test_a_batch_that_was_begun_is_not_repeated_with_another_partitioner(
     def crash(*_: Any) -> None:
         raise Crash
 
-    app = cs.SparkStreams(placed_in(0), world.config(partitions=2), spark)
+    app = engine.streams(placed_in(0), world.config(partitions=2))
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "_commit", crash)
         with pytest.raises(Crash):
             app.process_available()
     app.stop()
     with pytest.raises(cs.IncompatibleStateError) as caught:
-        cs.SparkStreams(placed_in(1), world.config(partitions=2), spark).process_available()
+        engine.streams(placed_in(1), world.config(partitions=2)).process_available()
     assert caught.value.code == "CS-750"
     assert "J.subscriptions" in caught.value.what
     for partition in (0, 1):
-        with cs.SparkStreams(placed_in(partition), world.config(partitions=2), spark) as app:
+        with engine.streams(placed_in(partition), world.config(partitions=2)) as app:
             app.process_available()
     assert len(world.read("offers", TEXT, JSON)) == 50
     wanted = joined(products(40, 5) + products(10, 5, first=100), merchants(5))
@@ -144,7 +143,7 @@ def test_a_batch_that_was_begun_is_not_repeated_with_another_partitioner(
 
 
 def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
-    spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has published its results already; repeated with other partitions, it would publish some twice."""
     world.create(products=2, merchants=1, offers=2)
@@ -157,7 +156,7 @@ def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
     def crash(*_: Any) -> None:
         raise Crash
 
-    app = cs.SparkStreams(marketplace(), world.config(partitions=3), spark)
+    app = engine.streams(marketplace(), world.config(partitions=3))
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "_commit", crash)
         with pytest.raises(Crash):
@@ -167,7 +166,7 @@ def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
     assert main(["state", "rescale", str(world.state_dir), "--partitions", "2"]) == 1
     late = products(10, 5, first=100)
     world.append("products", late, TEXT, JSON)
-    with cs.SparkStreams(marketplace(), world.config(partitions=2), spark) as app:
+    with engine.streams(marketplace(), world.config(partitions=2)) as app:
         app.process_available()
     log = BatchLog(world.state_dir)
     assert [log.commit(number).partitions for number in log.commits()] == [3, 2, 2]
@@ -177,19 +176,19 @@ def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
     assert dict(cs.open_store(world.state_dir, "offers").all()) == wanted
 
 
-def test_by_the_command_line_between_two_runs(spark: Any, world: World) -> None:
+def test_by_the_command_line_between_two_runs(engine: Engine, world: World) -> None:
     """Without `partitions` in its settings the application goes on with what the command made."""
     world.create(products=2, merchants=1, offers=2)
     world.append("merchants", merchants(5), TEXT, JSON)
     world.append("products", products(40, 5), TEXT, JSON)
     for number in (4, 1):
-        with cs.SparkStreams(marketplace(), world.config(), spark) as app:
+        with engine.streams(marketplace(), world.config()) as app:
             app.process_available()
             store = app.store("offers")
         assert main(["state", "rescale", str(world.state_dir), "--partitions", str(number)]) == 0
         assert dict(store.all()) == joined(products(40, 5), merchants(5))
     world.append("merchants", merchants(5, shop="new"), TEXT, JSON)
-    with cs.SparkStreams(marketplace(), world.config(), spark) as app:
+    with engine.streams(marketplace(), world.config()) as app:
         app.process_available()
     assert BatchLog(world.state_dir).newest().partitions == 1
     assert dict(cs.open_store(world.state_dir, "offers").all()) == joined(
@@ -226,7 +225,7 @@ def by_shop(kind: str, made: str) -> cs.Topology:
         pytest.param("inner", "placed by a partitioner", marks=pytest.mark.nightly),
     ],
 )
-def test_tables_joined_with_a_global_table(spark: Any, world: World, kind: str, made: str) -> None:
+def test_tables_joined_with_a_global_table(engine: Engine, world: World, kind: str, made: str) -> None:
     """Left rows answer to changes of either table where they are now, and only there; the command moves them, too."""
     topology = by_shop(kind, made)
     world.create(orders=2, shops=1, notes=1, told=1)
@@ -237,7 +236,7 @@ def test_tables_joined_with_a_global_table(spark: Any, world: World, kind: str, 
         held[topic] = {k: v for k, v in {**held[topic], **rows}.items() if v is not None}
 
     for turn, partitions in enumerate((3, 2, 5, None, 1, 4)):
-        with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+        with engine.streams(topology, world.config(partitions=partitions)) as app:
             moved = {f"k{n}": {"item": turn, "shop": f"s{(n + turn) % 4}"} for n in range(turn, 24, 2)}
             gone = dict.fromkeys([f"k{turn + 7}"])
             for topic, rows in [
@@ -266,7 +265,7 @@ def test_tables_joined_with_a_global_table(spark: Any, world: World, kind: str, 
         assert place == (hash_of(row["key2"]) >> 32) * folder.partitions(newest) >> 32
 
 
-def test_stream_time_goes_with_the_keys(spark: Any, world: World) -> None:
+def test_stream_time_goes_with_the_keys(engine: Engine, world: World) -> None:
     """A record that was too old for its versioned table is so in more partitions, and in fewer."""
     builder = cs.StreamsBuilder()
     builder.table(
@@ -281,7 +280,7 @@ def test_stream_time_goes_with_the_keys(spark: Any, world: World) -> None:
     dropped = 0
     for partitions in (2, 7, 3):
         world.append("prices", [(key, 2, 500) for key in keys], TEXT, serdes.int64())
-        with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+        with engine.streams(topology, world.config(partitions=partitions)) as app:
             app.process_available()
             dropped += app.progress.dropped.get("prices: expired-version", 0)
     assert dropped == 3 * len(keys)

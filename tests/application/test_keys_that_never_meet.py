@@ -9,9 +9,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.application.engines import Engine
 from tests.spark.world import ALONE, SPREAD, World
-
-pytestmark = pytest.mark.spark
 
 JSON = serdes.json()
 JOIN = "orders.left_join(customers)"
@@ -31,13 +30,13 @@ def topology() -> cs.Topology:
 
 @pytest.mark.parametrize("single_task_rows", [ALONE, SPREAD])
 def test_of_a_foreign_key(
-    spark: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture, single_task_rows: int
+    engine: Engine, tmp_path: Any, caplog: pytest.LogCaptureFixture, single_task_rows: int
 ) -> None:
     world = World(tmp_path, single_task_rows=single_task_rows)
     world.create(orders=2, customers=1, joined=1)
     world.append("customers", [({"id": number}, {}, number) for number in range(16)], JSON, JSON)
     orders = [(number, {"customer": number % 16}, number) for number in range(1_200)]
-    with cs.SparkStreams(topology(), world.config(partitions=3), spark) as app:
+    with engine.streams(topology(), world.config(partitions=3)) as app:
         world.append("orders", orders[:600], JSON, JSON)
         app.process_available()
         assert app.progress.unmatched == {JOIN: 600 + 16}
@@ -57,13 +56,13 @@ def test_of_a_foreign_key(
     assert len([one for one in caplog.records if one.name == "crossstream.joins"]) == 1
 
 
-def test_a_field_that_no_row_has(spark: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_field_that_no_row_has(engine: Engine, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     builder = cs.StreamsBuilder()
     orders, customers = builder.table("orders"), builder.table("customers")
     orders.join(customers, foreign_key="custmer", on_merge="keep-left").to("joined")
     world = World(tmp_path)
     world.create(orders=2, customers=1, joined=1)
-    with cs.SparkStreams(builder.build(), world.config(partitions=3), spark) as app:
+    with engine.streams(builder.build(), world.config(partitions=3)) as app:
         for first in (0, 1_000):
             rows = [(str(number), {"customer": "c"}, number) for number in range(first, first + 1_000)]
             world.append("orders", rows, value=JSON)

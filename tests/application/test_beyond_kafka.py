@@ -1,4 +1,4 @@
-"""Foreign-key joins that Kafka Streams lacks, on Spark: right, outer, and of many; restarted with other partitions.
+"""Foreign-key joins that Kafka Streams lacks: right, outer, and of many; restarted with other partitions.
 
 After each batch the store, the topic of results and the test driver hold what the relational join of the rows so far
 holds, and the state is sound.
@@ -17,10 +17,9 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.query.verification import verify_state
+from tests.application.engines import Engine
 from tests.spark.marketplace import JSON, TEXT, Change, folded, random_changes
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 TOPICS = ("products", "merchants", "colours")
 Table = dict[Any, Any]
@@ -129,7 +128,7 @@ def changes(rng: Random) -> dict[str, list[Change]]:
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
+def test_batches_and_restarts(engine: Engine, world: World, name: str) -> None:
     join, rng = JOINS[name], Random(name)
     builder = cs.StreamsBuilder()
     stored = {"materialized": cs.Materialized(store="offers", value=JSON)}
@@ -140,7 +139,7 @@ def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
     with cs.TopologyTestDriver(topology, partitions=3, commit_every=10**9) as driver:
         inputs = {topic: driver.create_input_topic(topic, TEXT, JSON) for topic in TOPICS}
         for partitions in (2, 5, 1):
-            with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+            with engine.streams(topology, world.config(partitions=partitions)) as app:
                 for _ in range(2):
                     for topic, made in changes(rng).items():
                         given[topic] += made
@@ -157,7 +156,7 @@ def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["join of many, expressions", "left join of many, callables"])
 def test_a_stream_looks_a_join_of_many_up_as_it_is_when_a_record_comes(
-    spark: Any, world: World, name: str
+    engine: Engine, world: World, name: str
 ) -> None:
     """Also amid a batch: the order of records over all topics is that of their timestamps."""
     join, rng = JOINS[name], Random(name)
@@ -169,7 +168,7 @@ def test_a_stream_looks_a_join_of_many_up_as_it_is_when_a_record_comes(
     rows: dict[str, Table] = {topic: {} for topic in TOPICS}
     wanted: list[tuple[Any, Any]] = []
     clock = 0
-    with cs.SparkStreams(builder.build(), world.config(partitions=3), spark) as app:
+    with engine.streams(builder.build(), world.config(partitions=3)) as app:
         for _ in range(3):
             given = mixed(rng)
             for topic, key, value in given:

@@ -1,18 +1,15 @@
-"""Suppression, deduplication and processors on Spark: the results of the test driver, over several runs."""
+"""Suppression, deduplication and processors of an application: the results of the test driver, over several runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 import crossstream as cs
 from crossstream import serdes
 from crossstream.query.verification import verify_state
+from tests.application.engines import Engine
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 TEXT, NUMBER, JSON = serdes.string(), serdes.int64(), serdes.json()
 WINDOWED = serdes.windowed(TEXT, 10)
@@ -70,12 +67,12 @@ def expected(partitions: int) -> tuple[dict[str, Any], dict[str, int]]:
         return results, dict(driver.get_key_value_store("totals").all())
 
 
-def test_restarts_change_nothing(spark: Any, either_world: World) -> None:
+def test_restarts_change_nothing(engine: Engine, either_world: World) -> None:
     world = either_world
     world.create(**{"in": 1, "closed": 1, "first": 1, "sums": 1})
     for start in range(0, len(RECORDS), 40):
         world.append("in", RECORDS[start : start + 40], TEXT, NUMBER)
-        with cs.SparkStreams(topology(), world.config(partitions=2, max_records_per_batch=17), spark) as app:
+        with engine.streams(topology(), world.config(partitions=2, max_records_per_batch=17)) as app:
             app.process_available()
     results, totals = expected(2)
     found = {
@@ -86,11 +83,11 @@ def test_restarts_change_nothing(spark: Any, either_world: World) -> None:
     assert dict(cs.open_store(world.state_dir, "totals").all()) == totals
 
 
-def test_state_is_cut_into_other_partitions(spark: Any, world: World) -> None:
+def test_state_is_cut_into_other_partitions(engine: Engine, world: World) -> None:
     world.create(**{"in": 1, "closed": 1, "first": 1, "sums": 1})
     for start, partitions in ((0, 2), (60, 3)):
         world.append("in", RECORDS[start : start + 60], TEXT, NUMBER)
-        with cs.SparkStreams(topology(), world.config(partitions=partitions), spark) as app:
+        with engine.streams(topology(), world.config(partitions=partitions)) as app:
             app.process_available()
     totals: dict[str, int] = {}
     for key, value, _ in RECORDS:

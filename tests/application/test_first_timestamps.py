@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import crossstream as cs
-from tests.faults.one_process import streams
+from tests.application.engines import IN_PROCESS, Engine
 from tests.spark.world import World
 
 SECONDS = 1_700_000_000
@@ -30,17 +30,22 @@ def relay(extractor: Any = None) -> cs.Topology:
     return builder.build()
 
 
-def run(folder: Path, batches: list[list[int]], extractor: Any = None) -> None:
+def run(
+    folder: Path,
+    batches: list[list[int]],
+    extractor: Any = None,
+    engine: Engine = IN_PROCESS,
+) -> None:
     world = World(folder)
     world.create(clicks=2, copies=1)
-    with streams(relay(extractor), world.config()) as app:
+    with engine.streams(relay(extractor), world.config()) as app:
         for batch in batches:
             world.append_wire("clicks", [(b"k", b'{"at":%d}' % SECONDS, timestamp) for timestamp in batch])
             app.process_available()
 
 
-def test_seconds_are_named_once(tmp_path: Path, said: Callable[[], list[str]]) -> None:
-    run(tmp_path, [[SECONDS, SECONDS + 1], [SECONDS + 2]])
+def test_seconds_are_named_once(engine: Engine, tmp_path: Path, said: Callable[[], list[str]]) -> None:
+    run(tmp_path, [[SECONDS, SECONDS + 1], [SECONDS + 2]], engine=engine)
     assert said() == [
         "clicks: its first records end at 1970-01-20 (timestamp 1700000001): timestamps are milliseconds since the "
         "epoch. If these are seconds, give Consumed(timestamp_extractor=lambda key, value, timestamp: 1000 * timestamp)"
@@ -89,14 +94,3 @@ def test_the_test_driver_takes_any_number(caplog: pytest.LogCaptureFixture) -> N
     with cs.TopologyTestDriver(relay()) as driver:
         driver.create_input_topic("clicks", str, dict).pipe_input("k", {"at": 1}, timestamp=SECONDS)
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
-
-
-@pytest.mark.spark
-def test_on_spark(spark: Any, tmp_path: Path, said: Callable[[], list[str]]) -> None:
-    world = World(tmp_path)
-    world.create(clicks=2, copies=1)
-    with cs.SparkStreams(relay(), world.config(), spark) as app:
-        for number in range(2):
-            world.append_wire("clicks", [(b"k", b'{"at":1}', SECONDS + number)])
-            app.process_available()
-    assert len(said()) == 1

@@ -1,10 +1,9 @@
-"""Windows on Spark: an application that is started again, with other numbers of partitions."""
+"""Windows of an application that is started again, with other numbers of partitions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -12,11 +11,10 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
 from crossstream.query.verification import verify_state
+from tests.application.engines import Engine, on_spark_too
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.reference.windows import COUNT, Windowing
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 TEXT = serdes.string()
 KEYS = [f"k{number}" for number in range(20)]
@@ -34,13 +32,15 @@ def counts() -> cs.Topology:
     return builder.build()
 
 
-def test_restarts_with_other_numbers(spark: Any, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restarts_with_other_numbers(
+    engine: Engine, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The windows that are open are those of the records, and each session comes out once, whatever the partitions."""
     rng, now = Random(7), 0
     world.create(clicks=2, closed=2)
     hopping, visits = Windowing("time", 100, COUNT, 20, 50), Windowing("session", 30, COUNT, 1)
     for partitions in (2, 5, None, 1):
-        with cs.SparkStreams(counts(), world.config(partitions=partitions), spark) as app:
+        with engine.streams(counts(), world.config(partitions=partitions)) as app:
             for _ in range(2):
                 times = sorted(rng.randrange(now, now + 300) for _ in range(400))
                 records = [(rng.choice(KEYS), "x", time) for time in times]
@@ -73,7 +73,8 @@ def test_restarts_with_other_numbers(spark: Any, world: World, capsys: pytest.Ca
     assert "windowed-sessions" in capsys.readouterr().out
 
 
-def test_spark_and_the_driver_close_the_same_windows(spark: Any, either_world: World) -> None:
+@on_spark_too
+def test_engines_and_the_driver_close_the_same_windows(engine: Engine, either_world: World) -> None:
     """In any number of state partitions, with records that come late."""
     rng, records = Random(3), []
     for now in range(0, 3_000, 4):
@@ -89,7 +90,7 @@ def test_spark_and_the_driver_close_the_same_windows(spark: Any, either_world: W
         dropped = driver.metrics()["dropped"]
     either_world.create(clicks=1, closed=2)
     counted: Counter[str] = Counter()
-    with cs.SparkStreams(counts(), either_world.config(partitions=4), spark) as app:
+    with engine.streams(counts(), either_world.config(partitions=4)) as app:
         for start in range(0, len(records), 300):
             either_world.append("clicks", records[start : start + 300])
             app.process_available()

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from tests.application.engines import Engine
 from tests.spark.fixtures import importable_in_workers
 from tests.spark.marketplace import JSON, TEXT, marketplace, merchants, products
 from tests.spark.world import World
-
-pytestmark = pytest.mark.spark
 
 ROWS = 60
 
@@ -42,12 +41,12 @@ def same_shop_everywhere(world: World, shop: str) -> None:
     world.append("merchants", [(key, {"shop": shop}, 0) for key, _, _ in merchants(5)], TEXT, JSON)
 
 
-def test_another_process_sees_committed_batches_only(spark: Any, world: World) -> None:
+def test_another_process_sees_committed_batches_only(engine: Engine, world: World) -> None:
     importable_in_workers()
     world.create(products=3, merchants=2, offers=1)
     world.append("products", products(ROWS, 5), TEXT, JSON)
     shops = [f"shop {number}" for number in range(8)]
-    with cs.SparkStreams(marketplace(), world.config(partitions=3), spark) as app:
+    with engine.streams(marketplace(), world.config(partitions=3)) as app:
         same_shop_everywhere(world, shops[0])
         app.process_available()
         command = [sys.executable, "-c", WATCHER, str(world.state_dir)]
@@ -67,7 +66,7 @@ def test_another_process_sees_committed_batches_only(spark: Any, world: World) -
     assert len(seen) > 1
 
 
-def test_a_batch_that_is_running_is_not_seen(spark: Any, world: World) -> None:
+def test_a_batch_that_is_running_is_not_seen(engine: Engine, world: World) -> None:
     world.create(products=1, merchants=1, offers=1)
     world.append("merchants", merchants(1), TEXT, JSON)
 
@@ -75,7 +74,7 @@ def test_a_batch_that_is_running_is_not_seen(spark: Any, world: World) -> None:
         time.sleep(0.02)
         return product["merchant"]
 
-    with cs.SparkStreams(marketplace(foreign_key=slow), world.config(), spark) as app:
+    with engine.streams(marketplace(foreign_key=slow), world.config()) as app:
         app.process_available()
         world.append("products", products(50, 1), TEXT, JSON)
         app.start()
@@ -89,10 +88,10 @@ def test_a_batch_that_is_running_is_not_seen(spark: Any, world: World) -> None:
         assert 0 in sizes
 
 
-def test_the_past_can_be_read(spark: Any, world: World) -> None:
+def test_the_past_can_be_read(engine: Engine, world: World) -> None:
     world.create(products=2, merchants=1, offers=1)
     world.append("products", products(10, 5), TEXT, JSON)
-    with cs.SparkStreams(marketplace(), world.config(partitions=2, retain_batches=3), spark) as app:
+    with engine.streams(marketplace(), world.config(partitions=2, retain_batches=3)) as app:
         for number in range(8):
             same_shop_everywhere(world, f"shop {number}")
             app.process_available()
@@ -108,10 +107,10 @@ def test_the_past_can_be_read(spark: Any, world: World) -> None:
             assert "to 7" in (caught.value.next or "")
 
 
-def test_a_reader_stays_right_while_its_batches_retire(spark: Any, world: World) -> None:
+def test_a_reader_stays_right_while_its_batches_retire(engine: Engine, world: World) -> None:
     world.create(products=1, merchants=1, offers=1)
     world.append("products", products(10, 5), TEXT, JSON)
-    with cs.SparkStreams(marketplace(), world.config(retain_batches=1), spark) as app:
+    with engine.streams(marketplace(), world.config(retain_batches=1)) as app:
         same_shop_everywhere(world, "first")
         app.process_available()
         reader = app.store("offers")
@@ -121,12 +120,12 @@ def test_a_reader_stays_right_while_its_batches_retire(spark: Any, world: World)
             assert {value["shop"] for _, value in reader.all()} == {f"shop {number}"}
 
 
-def test_stores_that_are_not_there(spark: Any, world: World) -> None:
+def test_stores_that_are_not_there(engine: Engine, world: World) -> None:
     with pytest.raises(cs.StateError, match="there is no state here") as caught:
         cs.open_store(world.state_dir, "offers")
     assert caught.value.code == "CS-713"
     world.create(products=1, merchants=1)
-    with cs.SparkStreams(marketplace(), world.config(), spark) as app:
+    with engine.streams(marketplace(), world.config()) as app:
         app.process_available()
         assert dict(app.store("offers").all()) == {}
         with pytest.raises(cs.StateError, match="there is no store named 'orders'") as caught:
