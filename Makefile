@@ -104,7 +104,7 @@ SEED ?= $(shell date +%s)
 LEAKS = -W error::pytest.PytestUnraisableExceptionWarning
 test-nightly: setup ## thousands of other cases of every law and of Kafka's own driver; prints its seed
 	@echo "nightly seed: $(SEED) (make test-nightly SEED=$(SEED) repeats this run)"
-	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest -m nightly -n $(JOBS) $(LEAKS) $(PYTEST_ARGS)
+	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest -m nightly -n $(JOBS) $(SCHEDULED) $(LEAKS) $(PYTEST_ARGS)
 	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest --hypothesis-profile=nightly --hypothesis-seed=$(SEED) --timeout 7200 \
 	    -m "not (nightly or spark or kafka or oracle)" -n $(JOBS) $(LEAKS) $(PYTEST_ARGS) \
 	    $(wildcard tests/operators/*/law) tests/runtime tests/storage tests/serdes tests/columns tests/query tests/reference
