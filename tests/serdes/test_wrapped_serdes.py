@@ -174,3 +174,30 @@ def test_what_it_gives_is_checked_inside_another_serde(method: str, call: Any) -
     with pytest.raises(cs.SerdeError, match=f"{method} of serde pair gave a int") as caught:
         call(serdes.left_or_right(bent(**{method: lambda answer: 5}), TEXT))
     assert caught.value.code == "CS-412"
+
+
+class Lending:
+    """A serde that gives its own columns, and else has what one of ours has."""
+
+    dtype = pl.Int128()
+
+    def __init__(self) -> None:
+        self.serde = serdes.int64()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "serde" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.serde, name)
+
+    def decode_series(self, data: Any, fields: Any = None) -> pl.Series:
+        return self.serde.decode_series(data, fields).cast(pl.Int128)
+
+
+def test_a_serde_that_is_around_one_of_ours_is_asked_itself() -> None:
+    """Defaults that ours would lend it, such as what it is bound to a topic, are not its own."""
+    wrapped = known(Lending())
+    assert not wrapped.knows_topics
+    assert wrapped.read_from("topic", is_key=False) is wrapped
+    data = pa.array([serdes.int64().serialize(7)], pa.large_binary())
+    assert wrapped.decode_checked(data, frozenset()).dtype == pl.Int128
+    assert wrapped.decode_series(data).to_list() == [7]

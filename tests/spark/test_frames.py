@@ -618,8 +618,9 @@ class TestBatchThatFails:
         with cs.SparkStreams(topology, world.config(), spark) as app:
             app.start()
             app.process_available()
-            fail = app._fail
-            monkeypatch.setattr(app, "_fail", lambda error: (time.sleep(2), fail(error)))
+            runner = app._runner
+            fail = runner._fail
+            monkeypatch.setattr(runner, "_fail", lambda error: (time.sleep(2), fail(error)))
             armed.set()
             if failing == "rows":
                 rows.put("left", "l1")

@@ -73,7 +73,7 @@ class OwnSerde(EngineSerde):
 
     @property
     def knows_topics(self) -> bool:
-        return hasattr(self.given, "read_from") and hasattr(self.given, "written_to")
+        return None not in (_offered(self.given, "read_from"), _offered(self.given, "written_to"))
 
     def read_from(self, topic: str | None, is_key: bool) -> EngineSerde:  # type: ignore[override]
         return self._bound("read_from", topic, is_key)
@@ -115,13 +115,13 @@ class OwnSerde(EngineSerde):
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        decode = getattr(self.given, "decode_checked", None)
+        decode = _offered(self.given, "decode_checked")
         if decode is None:
             return self.decode_series(data)
         return self._checked_series("decode_checked", decode(data, fields, readers), len(data))
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
-        find = getattr(self.given, "nulls", None)
+        find = _offered(self.given, "nulls")
         if find is None:
             return [value is None for value in self.decode_objects(data)]
         nulls: Sequence[bool] = find(data)
@@ -138,6 +138,13 @@ class OwnSerde(EngineSerde):
         if len(given) != rows:  # type: ignore[arg-type]
             raise errors.wrong_count(self.name, method, rows, len(given))  # type: ignore[arg-type]
         return given
+
+
+def _offered(given: Any, name: str) -> Any:
+    """An optional method of a serde, if it has one; a default of ours that one of our serdes lends it is none."""
+    method = getattr(given, name, None)
+    lent = getattr(method, "__func__", None) is getattr(EngineSerde, name)
+    return None if lent else method
 
 
 def known(serde: Serde) -> EngineSerde:
