@@ -157,7 +157,7 @@ def test_nothing_is_waited_for_where_all_there_is_is_asked_for(world: World, clo
     world.append("views", [("k", "v", 2_000)])
     with application(looked_up(), config) as engine:
         assert not engine.run_next()
-        engine.hurried = 1
+        engine._life.waiters = 1
         assert engine.run_next()
 
 
