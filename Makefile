@@ -95,7 +95,7 @@ test: setup ## every test but the nightly ones; says which were skipped and why
 durations: setup ## writes how long each file of tests takes, by which make test starts the longest first
 	$(BIN)/python -m pytest $(EACH_TIME) -p tests.durations
 
-test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
+test-fast: $(INSTALLED) ## the laws and the quick tests, without a JVM
 	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \
 	    -n 2 $(SCHEDULED) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 

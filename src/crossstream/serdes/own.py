@@ -141,7 +141,7 @@ class OwnSerde(EngineSerde):
 
 
 def _offered(given: Any, name: str) -> Any:
-    """An optional method of a serde, if it has one; a default of ours that one of our serdes lends it is none."""
+    """An optional method of a serde; None if it has not one, or has only a default that one of our serdes lends it."""
     method = getattr(given, name, None)
     lent = getattr(method, "__func__", None) is getattr(EngineSerde, name)
     return None if lent else method
