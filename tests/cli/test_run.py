@@ -280,6 +280,9 @@ with output.inherited():
     subprocess.run(["echo", "26/11/21 08:18:10 ERROR Executor: it failed"], check=True)
     say("said")
     time.sleep(0.5)
+    until = time.monotonic() + 30
+    while len(shown) < int(sys.argv[3]) and time.monotonic() < until:
+        time.sleep(0.05)  # another thread reads what is said
 say("afterwards")
 output.close()
 print(len(shown))
@@ -299,7 +302,7 @@ print(len(shown))
 def test_what_is_said_while_spark_starts_is_said_once(tmp_path, log, how, shown):
     (tmp_path / "file").write_text("")
     done = subprocess.run(
-        [sys.executable, "-c", MEANWHILE, str(tmp_path / log), how],
+        [sys.executable, "-c", MEANWHILE, str(tmp_path / log), how, str(int(shown))],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
