@@ -15,7 +15,7 @@ BASES = {"Node", "RowWise", "Join", "PairJoin"}
 """Classes that no topology has."""
 
 TRAITS: dict[str, str] = {
-    "Source": "reads_input keeps_rows rows_are_records",
+    "Source": "reads_input reads_topics keeps_rows rows_are_records",
     "FrameSource": "reads_input keeps_rows rows_are_records stops_tracing",
     "Filter": "row_wise forwards_values keeps_place derives_rows computed_from may_drop forwards_tombstones needs_old",
     "MapValues": "row_wise keeps_place derives_rows computed_from",
@@ -28,7 +28,7 @@ TRAITS: dict[str, str] = {
     "Split": "row_wise forwards_values keeps_place",
     "Branch": "row_wise forwards_values keeps_place may_drop",
     "Repartition": "by_key always_moves forwards_values one_for_one",
-    "ToTable": "by_key forwards_values keeps_rows rows_are_records",
+    "ToTable": "by_key forwards_values keeps_rows rows_are_records upserts_stream",
     "ToStream": "forwards_values keeps_place one_for_one gives_key_alone",
     "Sink": "forwards_values",
     "FrameSink": "",
@@ -36,7 +36,7 @@ TRAITS: dict[str, str] = {
     "TableJoin": "computed_from keeps side_labels",
     "ForeignKeyJoin": "by_foreign_key answers_by_key references keeps side_labels",
     "StreamGlobalJoin": "looks_up joins_stream references side_labels",
-    "GlobalJoin": "references computed_from side_labels",
+    "GlobalJoin": "is_view references computed_from side_labels",
     "StreamTableJoin": "by_key looks_up as_of_record joins_stream keeps side_labels",
     "StreamStreamJoin": "by_key joins_stream multiplies depends_on_time inner_stores side_stores side_labels",
     "ManyJoin": "by_foreign_key references keeps side_labels",
@@ -52,7 +52,8 @@ TRAITS: dict[str, str] = {
 """The traits that each operator has as it is made without options."""
 
 _NAMES = (
-    "reads_input by_key always_moves looks_up as_of_record takes_every_record row_wise joins_stream by_foreign_key "
+    "reads_input reads_topics upserts_stream is_view "
+    "by_key always_moves looks_up as_of_record takes_every_record row_wise joins_stream by_foreign_key "
     "answers_by_key runs_processor multiplies forwards_values keeps_place one_for_one keeps_rows rows_are_records "
     "derives_rows changes_key may_drop depends_on_time forwards_tombstones references side_labels computed_from "
     "inner_stores side_stores gives_key_alone stops_tracing needs_any_parent old_of_versions"

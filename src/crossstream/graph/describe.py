@@ -80,7 +80,7 @@ def _forwarders(topology: graph.Graph, node: graph.Node) -> list[str]:
 
 def _stores(topology: graph.Graph, node: graph.Node) -> str:
     looked_up = keepers(topology.nodes, node.parents[1]) if node.as_of_record else []
-    if node.shape == "global" and node.parents:
+    if node.is_view:
         looked_up = keepers(topology.nodes, node.name)
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])

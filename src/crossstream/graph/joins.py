@@ -125,6 +125,7 @@ class GlobalJoin(Join):
     ``key_selector``: (key, value) of a left row → key of the right table.
     """
 
+    is_view: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     key_selector: Function
 

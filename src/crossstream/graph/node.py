@@ -54,6 +54,8 @@ class Node:
 
     reads_input: ClassVar[bool] = False
     """Whether it reads records or rows from outside: it has no parents."""
+    reads_topics: ClassVar[bool] = False
+    """Whether what it reads is in topics, and can be read again."""
     by_key: ClassVar[bool] = False
     """Whether it takes records of streams in the partition of their key, and so moves them where keys are new."""
     looks_up: ClassVar[bool] = False
@@ -91,6 +93,10 @@ class Node:
     """Whether a table counts as kept without being asked (semantics 2.2.1)."""
     rows_are_records: ClassVar[bool] = False
     """Whether the rows of a table are the records that came, not results."""
+    upserts_stream: ClassVar[bool] = False
+    """Whether the records of a stream become the rows of a table."""
+    is_view: ClassVar[bool] = False
+    """Whether it is a table that is kept nowhere, and computed when it is asked."""
     derives_rows: ClassVar[bool] = False
     """Whether rows of a table are computed from those of its parent, one by one, where it is not kept by name."""
 

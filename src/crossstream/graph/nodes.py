@@ -49,6 +49,7 @@ class Source(Node):
     """
 
     reads_input: ClassVar[bool] = True
+    reads_topics: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = True
     rows_are_records: ClassVar[bool] = True
     topics: tuple[str, ...] = ()
@@ -254,6 +255,7 @@ class ToTable(Node):
     by_key: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = True
     rows_are_records: ClassVar[bool] = True
+    upserts_stream: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
 
 

@@ -110,7 +110,7 @@ class PlanBuilder:
         So does a table made of a stream of changes, if operators in between may drop the last change of a row, or
         give it another key than the changes before.
         """
-        if (node.rows_are_records and node.parents) or node.name in self.become_rows:
+        if node.upserts_stream or node.name in self.become_rows:
             self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
         if node.history is not None or (node.name in self.become_rows and node.may_drop):
             self.makes_changelog.add(node.name)
@@ -192,7 +192,7 @@ class PlanBuilder:
             store=store.name,
             old=table.name in self.wants_old,
             changelog=changelog,
-            null_key_reason=self.null_key_reason(table) if table.parents and table.rows_are_records else None,
+            null_key_reason=self.null_key_reason(table) if table.upserts_stream else None,
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
@@ -363,5 +363,4 @@ def is_kept_below(builder: PlanBuilder, table: graph.Node) -> bool:
 
 def _needs_no_store(builder: PlanBuilder, table: graph.Node, child: graph.Node, side: int) -> bool:
     """Whether a reader takes records without a store: it remembers their foreign keys."""
-    is_from_stream = table.rows_are_records and bool(table.parents)
-    return side == 0 and child.by_foreign_key and not is_from_stream and not builder.versioned(table)
+    return side == 0 and child.by_foreign_key and not table.upserts_stream and not builder.versioned(table)

@@ -154,4 +154,4 @@ def _sources(topology: Graph, name: str) -> frozenset[str]:
         if one not in met:
             met.add(one)
             waiting += topology[one].forwarders
-    return frozenset(one for one in met if isinstance(topology[one], graph.Source))
+    return frozenset(one for one in met if topology[one].reads_topics)

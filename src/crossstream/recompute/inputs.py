@@ -102,7 +102,7 @@ def kept_batches(state_dir: Place, newest: int) -> list[BatchEntry]:
 
 def _reader(topology: Graph, topic: str) -> str | None:
     for node in topology:
-        if node.reads_input and (topic in node.topics or matches(node.pattern, topic)):
+        if topic in node.topics or matches(node.pattern, topic):
             return node.name
     return None
 

@@ -114,7 +114,7 @@ class Tracer:
     def everything(self, name: str) -> None:
         """Every record of the sources above an operator."""
         for node in lineage(self.topology.nodes, [name]):
-            if node.reads_input and node.stops_tracing is None:
+            if node.reads_topics:
                 self.wanted.setdefault(node.name, Wanted()).every = True
 
     def _of_either(self, node: Node, keys: frozenset[bytes], serde: EngineSerde) -> None:
@@ -173,9 +173,7 @@ class Tracer:
 
     def _changed(self, node: Node, keys: frozenset[bytes], serde: EngineSerde) -> None:
         above = list(lineage(self.topology.nodes, [node.name]))
-        is_kept = any(
-            one.rows_are_records and one.parents for one in above
-        )  # and older records are rows no more
+        is_kept = any(one.upserts_stream for one in above)  # and older records are rows no more
         if not is_kept and all(isinstance(one, ROW_WISE) for one in above):
             self._by_place(node, above, keys, serde)
             return
@@ -213,7 +211,7 @@ class Tracer:
                 wanted = Wanted(places={(topic, partition): set(offsets.to_pylist())})
             self.wanted.setdefault(source, Wanted()).add(wanted)
         for one in above:
-            if one.reads_input:
+            if one.reads_topics:
                 self.wanted.setdefault(one.name, Wanted())
 
 

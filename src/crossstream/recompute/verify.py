@@ -152,7 +152,7 @@ def _compared(
 ) -> Compared:
     """``lost``: sources of which records were deleted."""
     above, public = _above(plan, store), store.public or ""
-    sources = [node for node in above if node.reads_input]
+    sources = [node for node in above if node.reads_topics]
     one = compare(public, theirs, replay.reader(store), sample, times=len(sources) == 1)
     if any(node.name in lost for node in above):
         one = replace(one, different=0, unverifiable=one.different)
@@ -208,7 +208,7 @@ def _above(plan: Plan, store: StoreDef) -> list[Node]:
 def _notes(above: Sequence[Node]) -> tuple[str, ...]:
     """Why rows may differ without a fault."""
     notes = []
-    if any(node.reads_input and node.stops_tracing is not None for node in above):
+    if any(node.reads_input and not node.reads_topics for node in above):
         notes.append("it is made of the rows of DataFrames, which cannot be read again")
     if _depends_on_arrival(above):
         notes.append(
@@ -238,7 +238,7 @@ def why_not_sampled(plan: Plan) -> str | None:
             return f"{place} depends on stream time, which records of all keys move"
         if node.unwrap is not None:
             return f"{place} reads change events, some of which are of all keys"
-        if node.reads_input and (node.key is None or node.key.varied):
+        if node.reads_topics and (node.key is None or node.key.varied):
             return f"the keys of {place} may be written in several ways"
     return None
 

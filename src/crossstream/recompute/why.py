@@ -248,8 +248,7 @@ _UNLIKE = "the records give another row than the state has: run `crossstream ver
 def operator_of(topology: Graph, store: str) -> Node:
     """The operator that keeps a store. Raises `StateError` CS-710 if there is none."""
     for node in topology:
-        is_view = node.shape == "global" and bool(node.parents)
-        if store in node.queryable_names or (is_view and store == node.name):
+        if store in node.queryable_names or (node.is_view and store == node.name):
             return node
     raise no_store(plan_topology(topology), store)
 

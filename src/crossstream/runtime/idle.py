@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crossstream.graph.nodes import Graph, Source, lineage
+from crossstream.graph.nodes import Graph, lineage
 from crossstream.planning.plan import BUFFER, SUPPRESSED, WAITING, Plan
 from crossstream.planning.steps import WindowedAggregateStep
 from crossstream.runtime.scheduler import SourcePlanner
@@ -50,7 +50,7 @@ def inputs_of_stream_joins(topology: Graph) -> frozenset[str]:
     """The sources whose records meet others in the order in which they are read."""
     joins = (node for node in topology if node.joins_stream and node.by_key)
     met = lineage(topology.nodes, (parent for join in joins for parent in join.parents))
-    return frozenset(node.name for node in met if isinstance(node, Source) and node.shape != "global")
+    return frozenset(node.name for node in met if node.reads_topics and node.shape != "global")
 
 
 TICK_MS = 1_000

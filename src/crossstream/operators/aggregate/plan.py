@@ -94,7 +94,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     )
     builder.steps.append(step)
     finish_table(builder, node, table)
-    if not is_versioned(node) and node.name not in builder.wants_headers:
+    if node.history is None and node.name not in builder.wants_headers:
         # A join by key in this round looks the aggregates up where they are.
         builder.tables[node.name, number, None] = MaterializeStep(
             node=node.name,
@@ -125,15 +125,11 @@ def grouped_flows(builder: PlanBuilder, node: Aggregate) -> list[Flow]:
     ]
 
 
-def is_versioned(node: Aggregate) -> bool:
-    return node.store is not None and node.store.history_retention is not None
-
-
 def plan_table(
     builder: PlanBuilder, node: Aggregate, flows: list[Flow], made: Flow, layout: Layout, remembered: int = 0
 ) -> PlannedTable:
     """The store of the aggregates, and what the step reads and makes in the round of ``made``, its output."""
-    name = node.store.name if node.store is not None and not is_versioned(node) else None
+    name = node.queryable_name if node.history is None else None
     store = builder.put(
         StoreDef(
             name=name or unique(f"{node.name}@{max(map(builder.earliest, flows))}", builder.stores),
@@ -158,7 +154,7 @@ def finish_table(builder: PlanBuilder, node: Aggregate, table: PlannedTable) -> 
     """Notes where the changes of the table are, and keeps its history if that was asked for."""
     if table.changelog is not None:
         builder.changes[node.name] = builder.flows[table.changelog]
-    if is_versioned(node):
+    if node.history is not None:
         builder.keep(node)
 
 

@@ -98,7 +98,7 @@ def _is_late(
     Not the rows of change events: reading an event has checked its row.
     """
     node = topology[read.node]
-    if node.stops_tracing is not None or node.timestamp_extractor is not None or node.unwrap is not None:
+    if not node.reads_topics or node.timestamp_extractor is not None or node.unwrap is not None:
         return False
     leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
     is_read = any(step.round == 0 and read.output in step.inputs for step in steps)
