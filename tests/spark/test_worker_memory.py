@@ -12,7 +12,8 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.catalog.planners import plan_topology
-from crossstream.planning.plan import KEY_VALUE, StoreDef
+from crossstream.planning.layouts import KEY_VALUE
+from crossstream.planning.plan import StoreDef
 from crossstream.runtime.worker import Job
 from crossstream.spark import resident as memory
 from crossstream.spark.worker import opened

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.hashing import partition_bounds, partition_of
-from crossstream.planning.plan import KEY_VALUE, VERSIONED
+from crossstream.planning.layouts import KEY_VALUE, VERSIONED
 from crossstream.query.verification import verify_state
 from crossstream.runtime import rescaling as state_rescaling
 from crossstream.storage import store as state_store

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.planning.layouts import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
 from crossstream.storage.columns import equal, same_rows, take_all, take_or_null
 from crossstream.storage.snapshot import Level, Snapshot
 from crossstream.storage.sorted_run import (

@@ -10,7 +10,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.planning.plan import KEY_VALUE, StoreDef
+from crossstream.planning.layouts import KEY_VALUE
+from crossstream.planning.plan import StoreDef
 from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.errors import StateError
-from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.planning.layouts import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
 from crossstream.storage.compaction import FAN_IN
 from crossstream.storage.files import Folder, Storage
 from crossstream.storage.manifest import read_manifest, read_run

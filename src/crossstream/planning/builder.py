@@ -10,17 +10,8 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.describe import callable_name
 from crossstream.graph.names import history_of, inner, inner_store, unique
 from crossstream.graph.traversal import Forks, Visits, has_new_key, sharing
-from crossstream.planning.plan import (
-    KEY_VALUE,
-    KEY_VALUE_HEADERS,
-    VERSIONED,
-    VERSIONED_HEADERS,
-    Exchange,
-    Flow,
-    Partitioner,
-    StoreDef,
-    ViewDef,
-)
+from crossstream.planning.layouts import KEY_VALUE, KEY_VALUE_HEADERS, VERSIONED, VERSIONED_HEADERS
+from crossstream.planning.plan import Exchange, Flow, Partitioner, StoreDef, ViewDef
 from crossstream.planning.steps import EncodeStep, MaterializeStep, OrderStep, Step
 from crossstream.planning.timelines import feeds_of
 from crossstream.serdes.contract import EngineSerde

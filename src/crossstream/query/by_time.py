@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from crossstream.planning.plan import SESSIONS, WINDOW, WINDOWED, read_as
+from crossstream.planning.layouts import SESSIONS, WINDOW, WINDOWED, read_as
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column, Columns, concat_all, take_all
 from crossstream.storage.sorted_run import Layout, Run, merge

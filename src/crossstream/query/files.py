@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from crossstream.error_codes import refuse
 from crossstream.errors import StateError
-from crossstream.planning.plan import Plan, StoreDef, layout_of
+from crossstream.planning.layouts import layout_of
+from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.serdes import Serde
 from crossstream.serdes.described import made, names_in

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys, partition_bounds, partition_of
 from crossstream.errors import StateError
-from crossstream.planning.plan import layout_of
+from crossstream.planning.layouts import layout_of
 from crossstream.query.files import application_of
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog, batch_file, commit_file

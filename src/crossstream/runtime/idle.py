@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, lineage
-from crossstream.planning.plan import BUFFER, SUPPRESSED, WAITING, Plan
+from crossstream.planning.layouts import BUFFER, SUPPRESSED, WAITING
+from crossstream.planning.plan import Plan
 from crossstream.planning.steps import WindowedAggregateStep
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.log_entries import Silence

@@ -30,6 +30,7 @@ from crossstream.columns.stream_time import merged_sources
 from crossstream.columns.values import Values
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
+from crossstream.planning.layouts import layout_of
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
 from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
 from crossstream.storage.columns import concat_all, take_all
@@ -39,7 +40,7 @@ from crossstream.storage.files import file_names, in_threads, partition_folder
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.root import StateRoot, state_partition
-from crossstream.storage.sorted_run import Layout, Run, sort_rows
+from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import SEGMENT_ROWS, Version, load_version, saver, store_version, unique_name
 from crossstream.task.shuffle_codec import chosen_partitions
 
@@ -181,12 +182,11 @@ def _open(root: StateRoot, commit: Commit, store: str) -> Versions:
 def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version:
     with state_partition(root, store, partition) as folder:
         manifest = read_manifest(folder, name)
-        first = next(manifest.segments(), None)
-        if first is None:
-            return load_version(folder, Layout(manifest.kind, ()), name)
-        opened: dict[str, Run] = {first.file: read_run(folder, first)}
-        layout = Layout.found_in(manifest.kind, opened[first.file].columns)
-        return load_version(folder, layout, name, opened)
+        layout = layout_of(manifest.kind)
+        if layout is None:
+            what = f"the store is of a kind that this version does not read: {manifest.kind!r}"
+            raise refuse("CS-704", what, "run the version of crossstream that wrote it", store=store)
+        return load_version(folder, layout, name)
 
 
 def _cut(

@@ -20,9 +20,6 @@ from crossstream.storage.columns import (
     take_all,
 )
 
-_BY_TIME = ("windowed", "suppressed", "deduplicated")
-"""How kinds of stores begin whose rows expire by time, beside those of records."""
-
 _KINDS = frozenset({"bytes", "int64", "uint64", "uint8", "float64"})
 """Types of the columns beside those of every layout."""
 
@@ -37,7 +34,8 @@ class Layout:
     Always there: ``h`` (uint64, hash of ``key``), ``key`` (bytes) and ``gone`` (uint8, 1 = deleted).
     ``sort``: a secondary sort column ``s``, uint64 or int64 (hash of ``key2``, or a timestamp).
     ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row; ``numbered``: a number ``n``
-    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``. ``names``: all.
+    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``. ``expires``:
+    rows get too old to matter, by ``s``: records, which nothing replaces, and windows. ``names``: all.
     """
 
     kind: str
@@ -45,17 +43,13 @@ class Layout:
     sort: str | None = None
     second_key: bool = False
     numbered: bool = False
+    expires: bool = False
     names: tuple[str, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         there = {"s": self.sort is not None, "key2": self.second_key, "n": self.numbered}
         head = (name for name in ("h", "s", "key", "key2", "n") if there.get(name, True))
         object.__setattr__(self, "names", (*head, *(name for name, _ in self.values), "gone"))
-
-    @property
-    def expires(self) -> bool:
-        """Whether rows get too old to matter, by ``s``: records, which nothing replaces, and windows."""
-        return self.numbered or self.kind.startswith(_BY_TIME)
 
     @property
     def versioned(self) -> bool:
@@ -74,14 +68,6 @@ class Layout:
         own = {"h": "uint64", "s": self.sort, "n": "uint64", "gone": "uint8", "key": "bytes", "key2": "bytes"}
         kinds = {**own, **dict(self.values)}
         return all(_kind(column) == kinds[name] for name, column in columns.items())
-
-    @classmethod
-    def found_in(cls, kind: str, columns: Columns) -> Layout:
-        """The layout of a store of this kind, read off columns of it."""
-        own = {"h", "s", "key", "key2", "n", "gone"}
-        values = tuple((name, _kind(column)) for name, column in columns.items() if name not in own)
-        sort = str(columns["s"].dtype) if "s" in columns else None
-        return cls(kind, values, sort, "key2" in columns, "n" in columns)
 
 
 def _kind(column: Column) -> str:

@@ -11,14 +11,8 @@ from crossstream.graph.names import inner, unique
 from crossstream.graph.nodes import Aggregate, GroupTable
 from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import (
-    GROUP_ROWS,
-    KEY_VALUE,
-    REFUSED_ROWS,
-    Flow,
-    StoreDef,
-    aggregates,
-)
+from crossstream.planning.layouts import GROUP_ROWS, KEY_VALUE, REFUSED_ROWS, aggregates
+from crossstream.planning.plan import Flow, StoreDef
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
 from crossstream.serdes.json.plain import InternalJson, SchemaJson
 from crossstream.storage.sorted_run import Layout

@@ -7,7 +7,8 @@ from dataclasses import replace
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import Node
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, Flow
+from crossstream.planning.layouts import KEY_VALUE
+from crossstream.planning.plan import Flow
 from crossstream.planning.steps import CompleteRowsStep
 
 

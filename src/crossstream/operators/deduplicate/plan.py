@@ -7,7 +7,7 @@ from dataclasses import replace
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import Deduplicate
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import DEDUPLICATED
+from crossstream.planning.layouts import DEDUPLICATED
 from crossstream.planning.steps import DeduplicateStep, IdentifyStep
 from crossstream.serdes.json.plain import InternalJson
 

@@ -7,14 +7,8 @@ from dataclasses import replace
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import ForeignKeyJoin, Node
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import (
-    REFERENCES,
-    REFERRERS,
-    SUBSCRIPTIONS,
-    SUBSCRIPTIONS_HEADERS,
-    Flow,
-    StoreDef,
-)
+from crossstream.planning.layouts import REFERENCES, REFERRERS, SUBSCRIPTIONS, SUBSCRIPTIONS_HEADERS
+from crossstream.planning.plan import Flow, StoreDef
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.json.plain import InternalJson

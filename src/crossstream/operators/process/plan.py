@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crossstream.graph.nodes import Process, ProcessorStore, TransformBatches
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, VERSIONED, WINDOWED, StoreDef
+from crossstream.planning.layouts import KEY_VALUE, VERSIONED, WINDOWED
+from crossstream.planning.plan import StoreDef
 from crossstream.planning.steps import ProcessStep, TransformBatchesStep
 from crossstream.serdes.primitives import Number, String
 

@@ -10,15 +10,8 @@ from crossstream.graph.nodes import ManyJoin
 from crossstream.operators.foreign_key_join.plan import changes_of
 from crossstream.operators.star_join.subscriptions import PARTITION, RAW
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import (
-    INDEX,
-    INTERESTED,
-    KEY_VALUE,
-    REFERRERS,
-    Flow,
-    many_references,
-    many_rows,
-)
+from crossstream.planning.layouts import INDEX, INTERESTED, KEY_VALUE, REFERRERS, many_references, many_rows
+from crossstream.planning.plan import Flow
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import columns_in

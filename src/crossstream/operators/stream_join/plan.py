@@ -8,7 +8,8 @@ from crossstream.graph.names import store_names
 from crossstream.graph.nodes import StreamStreamJoin
 from crossstream.graph.traversal import has_new_key
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import WAITING, WINDOW, StoreDef
+from crossstream.planning.layouts import WAITING, WINDOW
+from crossstream.planning.plan import StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
 from crossstream.serdes.json.plain import InternalJson
 

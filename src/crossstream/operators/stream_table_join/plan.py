@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crossstream.graph.nodes import StreamTableJoin
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import BUFFER
+from crossstream.planning.layouts import BUFFER
 from crossstream.planning.steps import StreamTableJoinStep
 
 

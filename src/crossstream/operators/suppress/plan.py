@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crossstream.graph.nodes import Aggregate, Suppress
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import SUPPRESSED
+from crossstream.planning.layouts import SUPPRESSED
 from crossstream.planning.steps import SuppressStep
 from crossstream.serdes.windowed import WindowedSerde
 

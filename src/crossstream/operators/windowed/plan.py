@@ -8,7 +8,7 @@ from crossstream.operators.aggregate.folding import PACKED
 from crossstream.operators.aggregate.plan import finish_table, grouped_flows, plan_table
 from crossstream.operators.windowed.closing import Closing
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import SESSIONS, WINDOWED, aggregates
+from crossstream.planning.layouts import SESSIONS, WINDOWED, aggregates
 from crossstream.planning.steps import WindowedAggregateStep
 from crossstream.storage.sorted_run import Layout
 

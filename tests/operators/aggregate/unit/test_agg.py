@@ -16,7 +16,7 @@ from crossstream import agg, serdes
 from crossstream.operators.aggregate.builtin import exact, sketch
 from crossstream.operators.aggregate.builtin.composition import AggregateParts
 from crossstream.operators.aggregate.builtin.parts import PartRows, empty_state
-from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
+from crossstream.planning.layouts import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
 
 TEXT = serdes.string()
 VALUE = serdes.json({"n": pl.Int64, "x": pl.Float64, "s": pl.String})

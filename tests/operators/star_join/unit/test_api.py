@@ -11,7 +11,7 @@ from crossstream.catalog.planners import plan_topology
 from crossstream.graph import nodes as graph
 from crossstream.graph.describe import to_dict
 from crossstream.graph.picture import to_mermaid
-from crossstream.planning.plan import layout_of
+from crossstream.planning.layouts import layout_of
 from tests.api.cases import JSON, TYPED, node_of, refused, serde_names, tables
 
 

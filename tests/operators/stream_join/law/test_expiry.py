@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import partition_of
-from crossstream.planning.plan import WINDOW
+from crossstream.planning.layouts import WINDOW
 from crossstream.runtime.rescaling import Placement, Save
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import Segment, StoreUpdate, Version, advance, saver

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.planning.plan import VERSIONED
+from crossstream.planning.layouts import VERSIONED
 from crossstream.storage.compaction import Part, remembered
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sort_rows
