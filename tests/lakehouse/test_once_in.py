@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
 from crossstream.application.local import LocalRounds
 from crossstream.once import BatchMark
+from crossstream.operators.sink.frame_files import rows_of
 from crossstream.runtime.round import Sent
-from crossstream.spark import frames
+from crossstream.spark import batch_frames
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import StagedRows
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process
 from tests.spark.world import World
@@ -31,7 +34,7 @@ class Database:
         self.file = root / "results.db"
         self.world = World(root)
         self.world.create(words=1)
-        self.fails = False
+        self.fails = self.parallel = False
         with self.connect() as connection:
             connection.execute("CREATE TABLE words (word TEXT)")
         connection.close()
@@ -47,10 +50,11 @@ class Database:
     def run(self, function: Callable[..., Any], arm: Arm | None = None) -> None:
         builder = cs.StreamsBuilder()
         words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
-        words.for_each_batch(function, cs.Named("database"))
+        words.for_each_batch(function, cs.Named("database"), parallel=self.parallel)
         with pytest.MonkeyPatch.context() as patch:
             # Without Spark a frame is the list of the keys.
-            patch.setattr(frames, "_frame", keys_of)
+            patch.setattr(batch_frames, "_frame", keys_of)
+            patch.setattr(batch_frames, "_staged", keys_in)
             if arm is not None:
                 arm(patch)
                 with pytest.raises(Crash):
@@ -76,13 +80,21 @@ class Delivering(LocalRounds):
         super().__init__()
         self._topology = topology
 
-    def deliver(self, sent: Sent, mark: BatchMark) -> None:
-        frames.deliver(None, self._topology, sent, mark)  # type: ignore[arg-type]  # there is no session
+    def deliver(self, sent: Sent, files: Sequence[StagedRows], mark: BatchMark) -> None:
+        staged = batch_frames.StagedFrames(self.state.job.state_dir, files, "")
+        batch_frames.deliver(None, self._topology, sent, mark, staged)  # type: ignore[arg-type]  # there is no session
 
 
 def keys_of(spark: Any, node: Any, blobs: list[bytes], batch: int) -> list[Any]:
-    keys: list[Any] = frames.unpack(blobs, node.key, node.value).key.objects()
+    keys: list[Any] = batch_frames.unpack(blobs, node.key, node.value).key.objects()
     return keys
+
+
+def keys_in(
+    spark: Any, node: Any, names: Sequence[str], staged: batch_frames.StagedFrames, batch: int
+) -> list[Any]:
+    files = [Path(staged.address, "staged", name).read_bytes() for name in names]
+    return [key for data in files for rows in rows_of(pa.py_buffer(data)) for key in rows["key"].to_pylist()]
 
 
 @pytest.fixture
@@ -94,8 +106,10 @@ def append(database: Database, *words: str) -> None:
     database.world.append("words", [(word, "x", at) for at, word in enumerate(words)])
 
 
+@pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("crash", [before(BatchLog, "write_commit"), after(BatchLog, "write_commit")])
-def test_a_batch_that_is_repeated_is_skipped(database: Database, crash: Arm) -> None:
+def test_a_batch_that_is_repeated_is_skipped(database: Database, crash: Arm, parallel: bool) -> None:
+    database.parallel = parallel
     function = cs.once_in(database.connect)(database.write)
     append(database, "a", "b")
     database.run(function, crash)

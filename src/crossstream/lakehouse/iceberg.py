@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.io.pyarrow import (
@@ -29,6 +29,7 @@ from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.errors import type_and_text
 from crossstream.graph.nodes import TableSink
+from crossstream.lakehouse.iceberg_catalog import catalog_of
 from crossstream.once import BatchMark, mark_as_text, mark_of_text
 
 KEY = "crossstream.key"
@@ -138,8 +139,7 @@ class IcebergSink:
     @property
     def _known(self) -> Catalog:
         if self._catalog is None:
-            properties = dict(self.node.options)
-            self._catalog = load_catalog(properties.pop("name", "default"), **properties)
+            self._catalog = catalog_of(self.node.options)
         return self._catalog
 
     @property
