@@ -12,6 +12,7 @@ import polars as pl
 from crossstream.planning.layouts import SESSIONS, WINDOW, WINDOWED, read_as
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column, Columns, concat_all, take_all
+from crossstream.storage.compaction import unexpired
 from crossstream.storage.sorted_run import Layout, Run, merge
 from crossstream.storage.store import Version
 
@@ -60,26 +61,25 @@ class ByTime:
         order = (
             np.lexsort((found["n"], found["s"])) if "n" in found else np.argsort(found["s"], kind="stable")
         )
-        return self._named(take_all(found, order))
+        return self.named(take_all(found, order))
 
     def all(self, versions: Sequence[Version]) -> dict[str, Any]:
         """All rows, by the bytes of the key, then time, then arrival."""
-        live = [version.snapshot().live().columns for version in versions]
-        columns = concat_all(
-            [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
-        )
+        live = [unexpired(version.snapshot().live(), version.horizon).columns for version in versions]
+        columns = concat_all(live)
         names = [name for name in ("s", "n") if name in columns]
         frame = pl.DataFrame(
             [pl.Series("key", columns["key"]), *(pl.Series(name, columns[name]) for name in names)]
         )
         order = frame.select(pl.arg_sort_by("key", *names)).to_series().to_numpy().astype(np.int64)
-        return self._named(take_all(columns, order))
+        return self.named(take_all(columns, order))
 
-    def _named(self, rows: Columns) -> dict[str, Any]:
+    def named(self, rows: Columns) -> dict[str, Any]:
+        """The columns that it reads, of rows of the store; of records also the number ``n`` of each."""
         made: dict[str, Any] = {"key": rows["key"], "value": rows["value"]}
         s = np.asarray(rows["s"])
         if self.content == "records":
-            return {**made, "ts": s}
+            return {**made, "ts": s, "n": rows["n"]}
         if self.content == "sessions":
             return {**made, "ts": rows["ts"], "start": rows["start"], "end": s}
         return {**made, "ts": rows["ts"], "start": s, "end": self.ends(s)}

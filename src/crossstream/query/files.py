@@ -67,13 +67,21 @@ def open_store(
       next:  give the state_dir of an application that has run
     """
     root = root_of(state_dir)
+    store, fingerprint = definition_of(root, name, serdes, registry)
+    committed = _Committed(BatchLog(root), store, fingerprint, as_of)
+    committed()
+    return reader_of(store, committed)
+
+
+def definition_of(
+    root: StateRoot, name: str, serdes: Mapping[str, Serde] | None = None, registry: Any = None
+) -> tuple[StoreDef, str]:
+    """How a queryable store is read, and its fingerprint. Raises as `open_store`."""
     application = application_of(root)
     _check_there(application, name, root)
     asked = None if registry is None else RegistrySettings.of(registry)
     store = _definition(application, name, serdes or {}, asked, root)
-    committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
-    committed()
-    return reader_of(store, committed)
+    return store, application.stores[store.name]
 
 
 def open_own(state_dir: Place, plan: Plan, name: str, as_of: int | None = None) -> StoreReader:
@@ -113,6 +121,9 @@ def _definition(
     if layout is None or not layout.is_known:
         what = f"the store is of a kind that this version does not read: {readable.kind!r}"
         raise refuse("CS-704", what, "run the version of crossstream that wrote it", **place)
+    if readable.history is not None and not layout.versioned:
+        what = f"the state says that a store of the kind {readable.kind!r} keeps old values, as versioned ones alone do"
+        raise refuse("CS-704", what, **place)
     names = {"key", "value", *names_in(readable.key), *names_in(readable.value)}
     if unknown := [one for one in given if one not in names]:
         what = f"a serde is passed for {unknown[0]!r}, and the store has none of that name"
@@ -144,13 +155,14 @@ def _check_there(application: Application, name: str, root: StateRoot) -> None:
 def commit_of(log: BatchLog, as_of: int | None) -> Commit:
     """The commit of a batch; None: the newest one. Raises `StateError` CS-713 if there is none."""
     if as_of is not None:
-        _check_kept(log, as_of)
+        check_kept(log, as_of)
         return log.commit(as_of)
     newest = log.last_commit()
     return Commit(-1, application_of(log.root).partitions) if newest is None else newest
 
 
-def _check_kept(log: BatchLog, batch: int) -> None:
+def check_kept(log: BatchLog, batch: int) -> None:
+    """Raises `StateError` CS-713 for a batch whose state is not there."""
     kept = log.commits()
     if isinstance(batch, bool) or batch not in kept:
         step = f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet"
@@ -191,7 +203,7 @@ class _Committed:
             return self._read(commit_of(self._log, as_of))
         except (StateError, FileNotFoundError) as error:
             if not (isinstance(error, StateError) and error.code == AWAY):
-                _check_kept(self._log, as_of)
+                check_kept(self._log, as_of)
             raise
 
     def _read(self, commit: Commit) -> Sequence[Version]:
@@ -206,13 +218,17 @@ class _Committed:
         return versions
 
     def _check_same(self) -> None:
-        """The state may have been removed, and another application have begun in its place."""
-        root, name = self._log.root, self._store.public or ""
-        application = application_of(root)
-        _check_there(application, name, root)
-        if application.stores.get(self._store.name) != self._fingerprint:
-            what = f"the store {name!r} is not what it was when it was opened"
-            raise refuse("CS-710", what, "open it again", folder=str(root))
+        check_same(self._log.root, self._store, self._fingerprint)
+
+
+def check_same(root: StateRoot, store: StoreDef, fingerprint: str) -> None:
+    """The state may have been removed, and another application have begun in its place."""
+    name = store.public or ""
+    application = application_of(root)
+    _check_there(application, name, root)
+    if application.stores.get(store.name) != fingerprint:
+        what = f"the store {name!r} is not what it was when it was opened"
+        raise refuse("CS-710", what, "open it again", folder=str(root))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 
@@ -21,13 +20,17 @@ from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.notebook import html_note, html_table, html_title
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.by_time import ByTime
+from crossstream.query.shown import Shown
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
-from crossstream.serdes.errors import UNDECODABLE, unreadable_row
+from crossstream.serdes.errors import UNDECODABLE, naming_store
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.columns import concat_all, take, take_all
 from crossstream.storage.store import Version
 from crossstream.tables.rows import latest_versions, lookup, version_at
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = 10
 """So many rows a notebook shows."""
@@ -257,22 +260,11 @@ class StoreReader:
         """Key, value and ts of all rows, ordered by key bytes."""
         if self.by_time is not None:
             return self.by_time.all(self.versions())
-        parts = [self._live_rows(version) for version in self.versions()]
+        shown = Shown(history=self.history)
+        parts = [shown.rows(version, version.snapshot().live()) for version in self.versions()]
         columns = concat_all(parts)
         order = pl.Series(pl.from_arrow(columns["key"])).arg_sort().to_numpy()
         return take_all(columns, order.astype(np.int64))
-
-    def _live_rows(self, version: Version) -> dict[str, Any]:
-        live = version.snapshot().live()
-        if self.history is None:
-            return {name: live[name] for name in ("key", "value", "ts")}
-        h, s = live["h"], live["s"]
-        keys = live["key"].dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        order = np.lexsort((s, keys))
-        last = np.append(keys[order][1:] != keys[order][:-1], True) if len(h) else np.empty(0, bool)
-        rows = order[last]
-        rows = rows[np.asarray(live["value"].take(pa.array(rows)).is_valid())] if len(rows) else rows
-        return {"key": take(live["key"], rows), "value": take(live["value"], rows), "ts": s[rows]}
 
     def _rows(self, wanted: Callable[[bytes], bool]) -> Iterator[tuple[Any, Any]]:
         columns = self._live()
@@ -308,15 +300,8 @@ class StoreReader:
         home = int(partition_of(hashes, len(versions))[0])
         return self.by_time.of_key(versions[home], hashes, wire, low, high)
 
-    @contextmanager
-    def _located(self, **where: Any) -> Iterator[None]:
-        """Makes an error of bytes in the state that the serdes cannot read."""
-        try:
-            yield
-        except SerdeError as error:
-            if error.code != UNDECODABLE:
-                raise
-            raise unreadable_row(error.what, self.name, **where) from error.__cause__
+    def _located(self, **where: Any) -> AbstractContextManager[None]:
+        return naming_store(self.name, **where)
 
 
 def decoded_value(store: StoreReader, wire: pa.LargeBinaryArray) -> Any:
