@@ -65,9 +65,9 @@ class Frame(NamedTuple):
 
 
 def encode(records: pa.RecordBatch, tag: bytes = NO_TAG) -> tuple[Frame, pa.Buffer]:
-    """The unplaced frame of ``records`` (columns of `STORED`, at least one row), and its payload."""
+    """The unplaced frame of ``records`` (columns of `STORED`), and its payload; of no rows the time is 0."""
     payload = records.serialize()
-    newest = pc.max(records.column("timestamp")).as_py()
+    newest = pc.max(records.column("timestamp")).as_py() or 0
     return Frame(records.num_rows, payload.size, UNPLACED, newest, _checksum(payload), tag), payload
 
 
