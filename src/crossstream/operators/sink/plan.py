@@ -54,4 +54,5 @@ def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicO
 
 def plan_frame_sink(builder: PlanBuilder, node: FrameSink | TableSink) -> None:
     parent = builder.flow(node.parents[0])
-    builder.steps.append(FrameSinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
+    step = FrameSinkStep(node=node.name, round=parent.round, inputs=(parent.name,), parallel=node.parallel)
+    builder.steps.append(step)

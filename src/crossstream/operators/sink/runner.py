@@ -1,4 +1,4 @@
-"""Sinks in a task: results go to topics, or to the driver."""
+"""Sinks in a task: results go to topics, to the driver, or to files for a DataFrame."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from crossstream.columns.values import Values
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.graph import nodes as graph
+from crossstream.operators.sink.frame_columns import columns_of
+from crossstream.operators.sink.frame_files import FrameFiles
 from crossstream.operators.sink.table_rows import unfit_rows
 from crossstream.operators.star_join.subscriptions import RAW
-from crossstream.planning.steps import SinkStep
+from crossstream.planning.steps import FrameSinkStep, SinkStep
 from crossstream.serdes.calls import bisected
 from crossstream.serdes.errors import show
 from crossstream.task.runner import Emitted, Runner, Task
@@ -204,10 +206,21 @@ _LAST_TIMESTAMP = 253_402_300_799_999
 
 
 class FrameSinkRunner(Runner):
-    """Sends records to the driver, in wire form."""
+    """Sends records to the driver, in wire form; or writes them to files, as columns."""
+
+    step: FrameSinkStep
+
+    def __init__(self, task: Task, step: FrameSinkStep) -> None:
+        super().__init__(task, step)
+        self._files = FrameFiles(partial(task.to_file, step.node)) if step.parallel else None
 
     def by_key(self) -> bool:
         return True
+
+    def finish(self) -> Emitted:
+        if self._files is not None:
+            self._files.flush()
+        return iter(())
 
     def accept(self, flow: str, changes: Changes) -> None:
         node = self.node
@@ -222,7 +235,10 @@ class FrameSinkRunner(Runner):
         if bare.rows and isinstance(node, graph.TableSink):
             bare = self._fitting(node, bare)
         if bare.rows:
-            self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
+            if self._files is None:
+                self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
+            else:
+                self._files.write(columns_of(bare))
             self.task.report.count_out(node.name, bare.rows)
             self.task.report.note_newest(node.name, int(bare.ts.max()))
 

@@ -6,14 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.values import Values
+from crossstream.operators.sink.frame_columns import column_of
 from crossstream.serdes import Serde
-from crossstream.spark.frames import column_of
 from tests.pairs import Pair
 
 TEXT, JSON = serdes.string(), serdes.json()
@@ -104,6 +105,28 @@ def test_what_a_serde_of_the_user_reads_without_a_type_is_its_bytes() -> None:
     pair = Pair(dtype=None)
     column = column_of(Values(pair, wire=pair.encode_objects([(1, 2), None])))
     assert column.to_pylist() == [b"1,2", None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "wanted"),
+    [
+        (pl.Datetime("ns", "UTC"), [-1, 1999, None], pa.timestamp("us", "UTC")),
+        (pl.Datetime("ms"), [-1, 1999, None], pa.timestamp("us")),
+        (pl.Duration("ns"), [-1, 1999, None], pa.duration("us")),
+        (pl.Enum(["a", "b"]), ["b", None], pa.string()),
+        (pl.List(pl.Datetime("ns")), [[-1, 1999], None], pa.list_(pa.timestamp("us"))),
+        (pl.Struct({"at": pl.Datetime("ns")}), [{"at": -1}, None], pa.struct({"at": pa.timestamp("us")})),
+        (pl.Array(pl.UInt8, 2), [[0, 255], None], pa.list_(pa.int16())),
+        (pl.Null(), [None], pa.string()),
+    ],
+)
+def test_types_that_spark_writes_otherwise(dtype: Any, given: list[Any], wanted: pa.DataType) -> None:
+    """Times are rounded down, also those before 1970; lists, texts and bytes have the types that Spark gives them."""
+    column = column_of(Values(Pair(dtype=dtype), series=pl.Series(given, dtype=dtype, strict=False)))
+    assert column.type == wanted
+    assert column.null_count == given.count(None)
+    if dtype == pl.Datetime("ns", "UTC"):
+        assert column.cast(pa.int64()).to_pylist() == [-1, 1, None]
 
 
 LAST = 253_402_300_799_999
