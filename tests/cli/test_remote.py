@@ -96,7 +96,8 @@ def test_doctor(capsys: Captured, state: str, object_store: ObjectStore) -> None
 
 def test_what_run_says_of_its_places(state: str) -> None:
     config = cs.StreamsConfig(application_id="shop", topics_dir="topics", state_dir=state)
-    title = _title(config, SimpleNamespace(spark_ui_address="http://h:4040", ui_address="http://h:8642"))
+    app = SimpleNamespace(topology=(), spark_ui_address="http://h:4040", ui_address="http://h:8642")
+    title = _title(config, app)
     assert title.splitlines()[2] == "page: http://h:8642, Spark: http://h:4040"
     assert "state: s3://bucket/" in title
     assert "partitions: 2" in title

@@ -334,6 +334,7 @@ class StandIn:
     ui_address = None
     progress = SimpleNamespace(batch=-1, state_rows={})
     plan = SimpleNamespace(stores={})
+    topology: tuple[object, ...] = ()
 
     def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[str] = []

@@ -81,6 +81,13 @@ def _demo(commands: Commands) -> None:
         const="crossstream.dev.demo_postgres:main",
         help="show changes of tables in a Postgres instead, read by Debezium; starts and stops all servers",
     )
+    parser.add_argument(
+        "--spark",
+        dest="command",
+        action="store_const",
+        const="crossstream.dev.demo_spark:main",
+        help="show tables of a lake instead, and their join as a table of Spark; needs crossstream[delta]",
+    )
     add_option(parser, "--port", "PORT", port, "the broker's port (default: %(default)s)", default=9092)
     folder = "the folder of topics and state; the demo empties it first (default: ./%(default)s)"
     add_option(parser, "--dir", "DIR", some, folder, default="crossstream-demo")

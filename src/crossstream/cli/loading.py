@@ -17,12 +17,13 @@ from typing import Any
 
 from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
+from crossstream.application.inputs import reads_topics as reads
 from crossstream.cli.options import DEAD_LETTER, kafka_settings, of_option, refuse_without
 from crossstream.cli.target import on_path, split
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.error_codes import refuse
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
-from crossstream.graph.nodes import Sink, Source
+from crossstream.graph.nodes import Sink
 
 NAMES = ("topology", "builder", "build")
 """Names of the topology in a file, in the order of the search."""
@@ -220,7 +221,7 @@ def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
         config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
     except ConfigError as error:
         raise of_option(error) from None
-    reads_topics = any(loaded.topology.each(Source)) or any(loaded.topology.each(Sink))
+    reads_topics = any(map(reads, loaded.topology)) or any(loaded.topology.each(Sink))
     if reads_topics and config.servers is None and config.topics_path is None:
         raise no_topics(loaded.file, "reads or writes")
     return config

@@ -34,9 +34,10 @@ NOT_EXACT = 3
 def verify(arguments: Namespace) -> int:
     """Compares the stores of a state with what the topics give; 1 if rows differ."""
     loaded, started = load(arguments.file), time.monotonic()
-    connection, settings = inputs_of(loaded, arguments)
+    root = state_root(arguments.state_dir)
+    connection, settings = inputs_of(loaded, arguments, root)
     found = verify_results(
-        state_root(arguments.state_dir),
+        root,
         plan_topology(loaded.topology),
         connection,
         settings,
@@ -103,7 +104,7 @@ def why(arguments: Namespace) -> int:
     key = parse_key(serde if store is None else store.key, text)
     if arguments.start is not None:
         key = _window(open_store(root, name, registry=arguments.registry), key, arguments.start)
-    connection, settings = inputs_of(loaded, arguments)
+    connection, settings = inputs_of(loaded, arguments, root)
     found = find_why(root, plan, connection, name, key, settings, as_of=arguments.as_of)
     print(to_json(found.to_dict()) if arguments.format == "json" else found)
     return 1 if found.value is None else NOT_EXACT if found.is_inexact else 0
@@ -151,11 +152,16 @@ def _window(store: StoreReader, key: Any, start: int) -> Windowed:
     )
 
 
-def inputs_of(loaded: Loaded, arguments: Namespace) -> tuple[TopicConnection | None, Settings]:
-    """Where the topics are, and what is done with bad records: of the file's ``config``, and of the options."""
+def inputs_of(
+    loaded: Loaded, arguments: Namespace, state: StateRoot | None = None
+) -> tuple[TopicConnection | None, Settings]:
+    """Where the topics are, and what is done with bad records: of the file's ``config``, and of the options.
+
+    ``state``: where tables that are read again have their logs; None: where the file's ``config`` has the state.
+    """
     config = with_topics_of(loaded.config or StreamsConfig(application_id="recompute"), arguments)
-    connection = connection_of(config)
-    if connection is None and any(getattr(node, "topics", ()) for node in loaded.topology):
+    connection = connection_of(config, loaded.topology, state)
+    if connection is None and any(node.topics for node in loaded.topology):
         raise no_topics(loaded.file)
     return connection, settings_of(config)
 

@@ -193,7 +193,8 @@ def _title(config: StreamsConfig, app: SparkStreams) -> str:
     """The application; on a second line its topics and its state; then the addresses of pages that show it."""
     state = root_of(config.state_path)
     application = BatchLog(state).application()
-    topics = config.servers or (shortest(config.topics_path) if config.topics_path else "DataFrames")
+    others = "lake tables" if any(node.lake is not None for node in app.topology) else "DataFrames"
+    topics = config.servers or (shortest(config.topics_path) if config.topics_path else others)
     parts = [f"topics: {topics}", f"state: {state if state.is_remote else shortest(state.here)}"]
     if application is not None:
         parts.append(f"partitions: {application.partitions}")

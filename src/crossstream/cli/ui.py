@@ -47,7 +47,7 @@ def _of_file(folder: StateRoot, arguments: Namespace) -> Callable[[], FolderSour
         return lambda: FolderSource(folder, registry=arguments.registry)
     loaded = load(arguments.app)
     plan = plan_topology(loaded.topology)
-    connection, settings = inputs_of(loaded, arguments)
+    connection, settings = inputs_of(loaded, arguments, folder)
 
     def explain(store: str, key: Any, as_of: int | None) -> Why:
         return why(folder, plan, connection, store, key, settings, as_of=as_of, seconds=WHY_SECONDS)

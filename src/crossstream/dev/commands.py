@@ -92,7 +92,18 @@ def _say_fetching(jars: Jars, size: str) -> None:
         say(f"Fetching the jars of {jars.title} (about {size}, once)…")
 
 
-BENCHMARKS = ("fk", "formats", "joins", "join_many", "aggregate", "workarounds", "state", "driver")
+BENCHMARKS = (
+    "fk",
+    "formats",
+    "joins",
+    "join_many",
+    "aggregate",
+    "lakes",
+    "workarounds",
+    "state",
+    "driver",
+    "store_table",
+)
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 
 

@@ -117,7 +117,7 @@ def _topics(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterato
     """Files, a broker that runs, or one that starts here and stops at the end."""
     if not arguments.kafka:
         folder.write_application()
-        yield DemoTopics(f"--topics-dir {_shown(folder.topics)}")
+        yield DemoTopics(f"--topics-dir {shown(folder.topics)}")
         return
     running = broker.status(arguments.port)
     suffix = time.strftime("-%H%M%S")
@@ -136,7 +136,7 @@ def _topics(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterato
 
 def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
     """What to do next, with the paths of this demo."""
-    state, application = _shown(folder.state), _shown(folder.application)
+    state, application = shown(folder.state), shown(folder.application)
     merchants, promotions = (name + topics.suffix for name in ("merchants", "promotions"))
     record = '{"key": "m2", "value": {"display_name": "Best Knits"}}'
     again = [f"  {run} {topics.restart}   # the demo stopped its broker"] if topics.restart else []
@@ -168,10 +168,10 @@ def command() -> str:
     found = shutil.which("crossstream")
     if found is not None and Path(found).parent.absolute() == Path(sys.executable).parent.absolute():
         return "crossstream"
-    return f"{_shown(Path(sys.executable))} -m crossstream"
+    return f"{shown(Path(sys.executable))} -m crossstream"
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     return shlex.quote(shortest(path))
 
 
@@ -275,7 +275,7 @@ class DemoView:
 
 MARK = ".crossstream-demo"
 """A file that marks a folder as made by the demo."""
-MADE = ("topics", "state", "marketplace.py", "shop.py", "spark.log", "__pycache__")
+MADE = ("topics", "state", "marketplace.py", "shop.py", "sales.py", "lake", "spark.log", "__pycache__")
 """What the demo makes in it; it deletes nothing else."""
 
 
@@ -294,6 +294,16 @@ class DemoFolder:
     def shop(self) -> Path:
         """The application of the demo with Postgres."""
         return self.path / "shop.py"
+
+    @property
+    def sales(self) -> Path:
+        """The application of the demo with tables of a lake."""
+        return self.path / "sales.py"
+
+    @property
+    def lake(self) -> Path:
+        """Its tables."""
+        return self.path / "lake"
 
     @property
     def topics(self) -> Path:
@@ -338,7 +348,16 @@ class DemoFolder:
 
     def write_shop(self) -> None:
         """Writes the application of the demo with Postgres."""
-        self.shop.write_bytes(files("crossstream.dev").joinpath("shop.py").read_bytes())
+        _copy(self.shop)
+
+    def write_sales(self) -> None:
+        """Writes the application of the demo with tables of a lake."""
+        _copy(self.sales)
+
+
+def _copy(file: Path) -> None:
+    """Writes an application of the package, under its own name."""
+    file.write_bytes(files("crossstream.dev").joinpath(file.name).read_bytes())
 
 
 def _replaced(text: str, old: str, new: str) -> str:
