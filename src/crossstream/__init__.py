@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
     from crossstream.serdes.windowed import Windowed
-    from crossstream.spark import SparkStreams
+    from crossstream.spark import SparkStreams, register
     from crossstream.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 
@@ -124,6 +124,7 @@ __all__ = [
     "once_in",
     "open_store",
     "prefixed",
+    "register",
     "run",
     "serdes",
 ]
@@ -152,7 +153,7 @@ _HOMES = {
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
     "crossstream.serdes.windowed": "Windowed",
-    "crossstream.spark": "SparkStreams",
+    "crossstream.spark": "SparkStreams register",
     "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
 """The module of each public name."""

@@ -33,6 +33,7 @@ from crossstream.topics import (
     TopicConnection,
     TopicLog,
     all_partitions,
+    is_elsewhere,
     is_internal,
 )
 
@@ -91,9 +92,13 @@ def _draft_of(handle: Previewable) -> Draft:
     """A draft of what leads to the handle alone: adding to it leaves the builder unchanged."""
     nodes = leading_to(handle._draft.nodes, handle._node)
     for node in nodes.values():
-        if isinstance(node, FrameSource):
+        if isinstance(node, FrameSource) or any(map(is_elsewhere, node.topics)):
             what = f"{node.name} is a DataFrame of Spark: preview reads topics only"
             step = "start the application, or build the stream from a topic to try it"
+            raise refuse("CS-201", what, step, **node.where)
+        if node.lake is not None:
+            what = f"{node.name} is a lake table: preview reads topics only"
+            step = "read the table itself, with deltalake, PyIceberg or Polars"
             raise refuse("CS-201", what, step, **node.where)
     stores = {store: name for store, name in handle._draft.stores.items() if name in nodes}
     return Draft(nodes=nodes, stores=stores)

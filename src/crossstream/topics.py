@@ -46,9 +46,22 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class CommitRows(NamedTuple):
+    """A commit of a lake table, which is an offset of its topic: its number, its time in ms, and about its rows."""
+
+    number: int
+    time: int
+    rows: int
+
+
 def is_internal(topic: str) -> bool:
     """Whether Kafka, or a program beside it, uses the topic internally: only its exact name selects it."""
     return topic.startswith("__")
+
+
+def is_elsewhere(topic: str) -> bool:
+    """Whether a source of its own is behind the name, which no topic of Kafka or of a folder can have."""
+    return ":" in topic
 
 
 class TopicLog(Protocol):
@@ -82,6 +95,13 @@ class TopicLog(Protocol):
         """Deletes the topic with its records; `SourceError` if it does not exist."""
 
     def close(self) -> None: ...
+
+
+class CommitLog(Protocol):
+    """For the driver: the commits of lake tables, which have as many rows as they like."""
+
+    def commits(self, topic: str, start: int, end: int) -> Sequence[CommitRows]:
+        """The commits of a range, in order; of the range ``[0, V + 1)`` one, the snapshot of version V."""
 
 
 class RangeReader(Protocol):

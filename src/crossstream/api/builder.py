@@ -14,7 +14,10 @@ from crossstream.api.draft import Draft
 from crossstream.api.frames import frame_serdes
 from crossstream.api.generic import K, Kept, V
 from crossstream.api.global_table import GlobalKTable
+from crossstream.api.lake_sources import LakeSources
 from crossstream.api.options import Consumed, Materialized, materialized_of, settings_of
+from crossstream.api.plain_frames import check_without_key, plain_frame
+from crossstream.api.refreshed_tables import RefreshedTables
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class StreamsBuilder(PointsToNames):
+class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
     """Collects the operators of one topology; `build` returns it as frozen data. Source: semantics 3.1.
 
     >>> from crossstream import StreamsBuilder
@@ -205,15 +208,31 @@ class StreamsBuilder(PointsToNames):
         node = self._source("global_table", "global", (topic,), consumed, stored, unwrap=source)
         return GlobalKTable(self._draft, node)
 
-    def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream[Any, Any]:
-        """The rows of a streaming DataFrame as records: columns key, value, optionally timestamp and headers.
+    def stream_from(
+        self,
+        frame: Any,
+        consumed: Consumed | None = None,
+        *,
+        key: str | Sequence[str] | None = None,
+        timestamp: str | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """The rows of a streaming DataFrame as records.
 
-        Serdes left out follow from the columns' types (string, binary, numbers, boolean; a struct is JSON). A
-        binary column with a serde holds its wire bytes. With ``Consumed(name=…)`` the source keeps its state when
-        the code around it changes. Raises `TopologyError`: CS-150 not a streaming DataFrame, missing columns or a
-        type without a serde; CS-101 settings that only topics have.
+        ``key``: the column of the keys, several for keys that are structs, ``()`` for records without; the other
+        columns are the value, a struct with their types as declared types. ``timestamp``: the column of the times (a
+        timestamp, or ms since the epoch); without it a record has the time of its batch, or of its commit where the
+        rows are changes. ``columns``: those of the value. ``name`` names the source, which keeps its state then when
+        the code around it changes.
+
+        Without ``key`` the columns are key, value, optionally timestamp and headers. Serdes left out follow from the
+        columns' types (string, binary, numbers, boolean; a struct is JSON). A binary column with a serde holds its
+        wire bytes. Raises `TopologyError`: CS-150 not a streaming DataFrame, missing columns or a type without a
+        serde; CS-101 settings that only topics have. Examples: docs/dataframes.md.
         """
-        return KStream(self._draft, self._frame("stream", frame, consumed, None))
+        plain: dict[str, Any] = {"key": key, "columns": columns, "timestamp": timestamp}
+        return KStream(self._draft, self._frame("stream", frame, consumed, name, None, **plain))
 
     def table_from(
         self,
@@ -221,14 +240,22 @@ class StreamsBuilder(PointsToNames):
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
         *,
+        key: str | Sequence[str] | None = None,
+        timestamp: str | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
         store: str | None = None,
     ) -> KTable[Any, Any]:
-        """The rows of a streaming DataFrame as a table: upserts, and deletes where value is null.
+        """The rows of a streaming DataFrame as a table: the last row of each key counts.
 
-        Columns, serdes and errors as for `stream_from`; ``store`` makes the table queryable.
+        Arguments, columns and errors as for `stream_from`; ``store`` makes the table queryable. Where the DataFrame
+        has the columns _change_type, _commit_version and _commit_timestamp, as Delta's change feed and Spark's
+        ``changes()``, its rows are changes: inserts and updates give rows, deletes delete them, in the order of the
+        commits. Without ``key`` rows are upserts, and deletes where value is null. A null key is dropped and counted.
         """
         stored = materialized_of("table_from", materialized, store)
-        return KTable(self._draft, self._frame("table", frame, consumed, stored))
+        plain: dict[str, Any] = {"key": key, "columns": columns, "timestamp": timestamp}
+        return KTable(self._draft, self._frame("table", frame, consumed, name, stored, **plain))
 
     def build(self) -> Topology:
         """The topology so far, as frozen data. Raises `TopologyError`: CS-126 if it reads nothing, CS-127 open split.
@@ -280,15 +307,29 @@ class StreamsBuilder(PointsToNames):
         return same or self._draft.add(Source, path, name, **attributes)
 
     def _frame(
-        self, shape: Shape, frame: Any, consumed: Consumed | None, stored: Materialized | None
+        self,
+        shape: Shape,
+        frame: Any,
+        consumed: Consumed | None,
+        name: str | None,
+        stored: Materialized | None,
+        *,
+        key: str | Sequence[str] | None,
+        **given: Any,
     ) -> FrameSource:
+        """``given``: the other arguments of plain columns."""
         operator = f"{shape}_from"
-        option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
-        key, value = frame_serdes(operator, frame, option)
-        spec = None if stored is None else stored.spec(key, value)
-        node = self._draft.add(
-            FrameSource, "frame", option.name, shape=shape, key=key, value=value, store=spec
-        )
+        option = check_option(operator, "consumed", consumed, Consumed)
+        option = settings_of(operator, "consumed", option, Consumed, name=name) or Consumed()
+        read: dict[str, Any]
+        if key is None:
+            check_without_key(operator, **given)
+            serdes = frame_serdes(operator, frame, option)
+            read = {"key": serdes[0], "value": serdes[1]}
+        else:
+            read = plain_frame(operator, frame, option, key, **given).settings
+        spec = None if stored is None else stored.spec(read["key"], read["value"])
+        node = self._draft.add(FrameSource, "frame", option.name, shape=shape, store=spec, **read)
         self._draft.frames[node.name] = frame
         return node
 

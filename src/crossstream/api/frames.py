@@ -24,11 +24,14 @@ _BY_TYPE = {
     "boolean": serdes.boolean,
 }
 
+TIMES = ("timestamp", "timestamp_ntz", "bigint", "int")
+"""Types of the column of the times. Numbers are milliseconds since the epoch."""
+
 _TAKEN = {
-    "timestamp": ("timestamp", "timestamp_ntz", "bigint", "int"),
+    "timestamp": TIMES,
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""Types of the optional columns. Numbers are milliseconds since the epoch."""
+"""Types of the optional columns."""
 
 COLUMNS = ("key", "value", *_TAKEN)
 """The columns that are read; others may be of any type."""
@@ -43,8 +46,39 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[EngineS
     Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
     cannot read; CS-101 for settings of ``consumed`` that only topics have.
     """
-    for what, step in _frame_faults(operator, frame):
+    check_streaming(operator, frame)
+    for what, step in _frame_faults(frame):
         raise refuse("CS-150", what, step, **caller_location(operator))
+    check_settings(operator, consumed)
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    return (
+        consumed.key or _serde_of(operator, "key", types["key"]),
+        consumed.value or _serde_of(operator, "value", types["value"]),
+    )
+
+
+def check_streaming(operator: str, frame: Any) -> None:
+    """Raises CS-150 for anything but a streaming DataFrame of a classic session."""
+    kind = type(frame)
+    if not getattr(frame, "isStreaming", False):
+        what = f"{operator} takes a streaming DataFrame, not {kind.__name__}"
+        step = "make it with spark.readStream; a batch DataFrame has no changes to follow"
+        if hasattr(frame, "isStreaming"):
+            what = f"{operator} takes a streaming DataFrame, and this one is static"
+            step = (
+                "make it with spark.readStream; a small table that is read again from time to time is "
+                'builder.global_table_from(frame, key="…")'
+            )
+    elif kind.__module__.startswith("pyspark.sql.connect"):
+        what = "a DataFrame of Spark Connect cannot be a source: the engine runs in the driver of its rows"
+        step = "make it in a session of this process: SparkSession.builder.master(…), without remote(…)"
+    else:
+        return
+    raise refuse("CS-150", what, step, **caller_location(operator))
+
+
+def check_settings(operator: str, consumed: Consumed) -> None:
+    """Refuses (CS-101) settings that only topics have."""
     if consumed.timestamp_extractor is not None or consumed.offset_reset != "earliest":
         raise refuse(
             "CS-101",
@@ -52,11 +86,6 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[EngineS
             "compute the column timestamp; set where to begin on spark.readStream, such as startingOffsets",
             **caller_location(operator),
         )
-    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    return (
-        consumed.key or _serde_of(operator, "key", types["key"]),
-        consumed.value or _serde_of(operator, "value", types["value"]),
-    )
 
 
 def _serde_of(operator: str, column: str, type_name: str) -> EngineSerde:
@@ -69,13 +98,8 @@ def _serde_of(operator: str, column: str, type_name: str) -> EngineSerde:
     raise refuse("CS-150", what, step, **caller_location(operator))
 
 
-def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:
-    """(fault, next step) of what is not a streaming DataFrame, or of its columns."""
-    if not getattr(frame, "isStreaming", False):
-        yield (
-            f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
-            "make it with spark.readStream; a batch DataFrame has no changes to follow",
-        )
+def _frame_faults(frame: Any) -> Iterator[tuple[str, str]]:
+    """(fault, next step) of the columns of a DataFrame."""
     for name in COLUMNS:
         found = [column for column in frame.columns if column.lower() == name]
         if found not in ([], [name]):
@@ -85,7 +109,8 @@ def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:
     if missing:
         yield (
             f"the DataFrame has no column {' and '.join(missing)}",
-            "select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
+            'for plain columns name those of the key: key="…"; or select key, value and optionally timestamp and '
+            "headers",
         )
     types = {field.name: field.dataType for field in frame.schema.fields}
     for column, taken in _TAKEN.items():

@@ -10,6 +10,8 @@ from crossstream.api.draft import Previewed, child, given_name
 from crossstream.api.options import Named, Produced, produced_of
 from crossstream.api.types import AsSerde, declared_key, declared_value
 from crossstream.columns.functions import keyed
+from crossstream.error_codes import refuse
+from crossstream.errors import caller_location
 from crossstream.graph.nodes import FrameSink, Node, Peek, Sink
 from crossstream.signatures import fits_call, refuse_calls, settings_error
 from crossstream.typing import Action, BatchFunction, TopicSelector
@@ -83,14 +85,20 @@ class EndingStream(Previewed):
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
         child(self._draft, Sink, path, node, option.name, key=key, value=value, **settings)
 
-    def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
+    def for_each_batch(
+        self, function: BatchFunction, named: Named | None = None, *, parallel: bool = False
+    ) -> None:
         """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
 
         Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON values; without one it is inferred
         from the records of each batch. The call comes before the batch is committed, and again with the same
         ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without records are skipped.
-        The records of a batch pass through the driver. A function that requires three arguments also gets a
-        `BatchMark`: of which application, sink and state the batch is. `once_in` makes one for databases.
+        A function that requires three arguments also gets a `BatchMark`: of which application, sink and state the batch
+        is. `once_in` makes one for databases.
+
+        The records of a batch pass through the driver. With ``parallel=True`` they do not: tasks write them to files
+        beside the state, and Spark's executors read these. Columns and types are the same, the order of records is not
+        promised. The frame can be read until the function returns, for then the files go.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -103,9 +111,13 @@ class EndingStream(Previewed):
         if not (with_mark and fits_call(given, ("frame", "batch_id", "mark"))):
             with_mark = False
             check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
+        asked: Any = parallel
+        if not isinstance(asked, bool):
+            what = f"for_each_batch(parallel={parallel!r}) is neither True nor False"
+            raise refuse("CS-101", what, "pass one of them", **caller_location("for_each_batch"))
         step = "put repartition(Repartitioned({})) before it"
         key, value = known_serdes("for_each_batch", self._node.key, self._node.value, step)
-        settings = {"function": function, "with_mark": with_mark}
+        settings = {"function": function, "with_mark": with_mark, "parallel": parallel}
         self._end(FrameSink, "for_each_batch", named, key=key, value=value, **settings)
 
     def _end(self, kind: type[Node], operator: str, named: Named | None, **attributes: Any) -> None:

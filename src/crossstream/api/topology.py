@@ -20,7 +20,7 @@ from crossstream.signatures import check_partitions
 class Topology(PointsToNames, Graph):
     """A finished topology: nodes by name, parents before children.
 
-    ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.
+    ``frames`` holds what the driver reads for sources that are DataFrames, by node name.
     """
 
     def describe(self) -> str:

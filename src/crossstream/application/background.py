@@ -19,6 +19,7 @@ def run_batches(
     """Runs batches until ``stop``, each ``trigger_ms`` after the one before, or at once where records wait."""
     pause = (trigger_ms or 0) / 1000
     idle = IDLE_SECONDS
+    loop.refreshing.follow()
     loop.feed(once=False)
     while not stop.is_set():
         if life.is_paused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -29,6 +30,8 @@ class Health:
         self._since: float | None = None
         self._error: str | None = None
         self._is_ready = False
+        self.warnings: Callable[[], Sequence[str]] = tuple
+        """What an operator should know though the application runs."""
 
     @property
     def port(self) -> int | None:
@@ -73,6 +76,8 @@ class Health:
         since = self._since
         seconds = 0.0 if since is None else time.monotonic() - since
         said: dict[str, Any] = {"doing": self._step, "seconds": round(seconds, 3)}
+        if warnings := self.warnings():
+            said["warnings"] = list(warnings)
         reason = None
         if self._error is not None:
             reason = f"the application has failed: {self._error}"

@@ -18,20 +18,23 @@ from crossstream.durations import to_milliseconds
 from crossstream.error_codes import refuse
 from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.graph.nodes import Graph, Sink, Source
+from crossstream.filetopics.refreshed_topics import RefreshedTables
+from crossstream.graph.nodes import Graph, Node, Sink
+from crossstream.lakehouse.connection import LakeTables
 from crossstream.planning.plan import Plan
 from crossstream.runtime.delivery import DeliveringConnection
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import SourcePlanner, copied
+from crossstream.runtime.tables_and_topics import Logs, with_tables
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import (
     Application,
     Commit,
     SourceRange,
 )
-from crossstream.storage.root import StateRoot
+from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.task.batch import TopicInput
-from crossstream.topics import TopicConnection, TopicLog, TopicPartition, all_partitions
+from crossstream.topics import TopicConnection, TopicLog, TopicPartition, all_partitions, is_elsewhere
 
 if TYPE_CHECKING:
     from crossstream.kafka.instance import Instance
@@ -69,27 +72,39 @@ class TopicInputs:
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         if self.topics is None:
-            if any(self._topology.each(Source)) or any(self._topology.each(Sink)):
-                step = "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
-                raise refuse("CS-203", "neither bootstrap_servers nor topics_dir is set", step)
+            self._check_connected()
             return
+        if self._config.servers is None and self._config.topics_path is None:
+            self._check_connected()
         known = self._known(self.topics, found)
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
-            self._instance.check(all_partitions(read, known), state, has_commits=found.commit is not None)
+            there = all_partitions([topic for topic in read if not is_elsewhere(topic)], known)
+            self._instance.check(there, state, has_commits=found.commit is not None)
+
+    def _check_connected(self) -> None:
+        """Raises `ConfigError` CS-203 for a topology that reads or writes topics, where none are connected."""
+        if any(map(reads_topics, self._topology)) or any(self._topology.each(Sink)):
+            step = (
+                "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
+            )
+            raise refuse("CS-203", "neither bootstrap_servers nor topics_dir is set", step)
 
     def _known(self, topics: TopicLog, found: Found) -> Mapping[str, int]:
         """The topics. At a first start the address may be a wrong one, so it is not waited for as long as later."""
         first = first_patience(self._config) if found.application is None else None
         if (
             first is None
-            or (connection := connection_of(replace(self._config, broker_patience=first))) is None
+            or (connection := self._connected(replace(self._config, broker_patience=first))) is None
         ):
             return topics.topics()
         with closing(connection.log()) as log:
             return log.topics()
+
+    def _connected(self, config: StreamsConfig) -> DeliveringConnection | None:
+        return connection_of(config, self._topology, self._log.root)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
         """Finds the topics, and continues in them where the last batch ended.
@@ -109,7 +124,7 @@ class TopicInputs:
             self._log.write_application(structs.replace(application, starts=self.planner.starts))
             self._log.settled()
         if self._instance is not None:
-            self._instance.begin(self.planner.consumed(), application.state_id, has_commits=commit.id >= 0)
+            self._instance.begin(self._in_topics(), application.state_id, has_commits=commit.id >= 0)
         self._refreshed = time.monotonic()
         return self.planner
 
@@ -119,7 +134,7 @@ class TopicInputs:
             self.planner.refresh()
             instance = self._owner()
             if instance is not None:
-                instance.beat(self.planner.consumed())
+                instance.beat(self._in_topics())
             self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -186,7 +201,7 @@ class TopicInputs:
         """Where the topics that sinks and dead letters may go to end, by partition."""
         if self.topics is None:
             return {}
-        known = self.topics.topics()
+        known = {topic: count for topic, count in self.topics.topics().items() if not is_elsewhere(topic)}
         wanted = all_partitions(_written(self._topology, self._config, known), known)
         ends = self.topics.end_offsets(wanted)
         found: dict[str, list[int]] = {}
@@ -201,7 +216,11 @@ class TopicInputs:
         """
         instance = self._owner()
         if instance is not None:
-            instance.commit(self.planner.consumed())
+            instance.commit(self._in_topics())
+
+    def _in_topics(self) -> dict[TopicPartition, int]:
+        """The positions in topics, without those in tables."""
+        return {tp: at for tp, at in self.planner.consumed().items() if not is_elsewhere(tp.topic)}
 
     def _owner(self) -> Instance | None:
         """The instance, if it still has the state: one that lost it leaves the group to its successor.
@@ -236,8 +255,24 @@ def first_patience(config: StreamsConfig) -> str | None:
     return None if config.servers is None or is_set else FIRST_PATIENCE
 
 
-def connection_of(config: StreamsConfig) -> DeliveringConnection | None:
-    """Where the topics of an application live; None: it reads DataFrames only."""
+def connection_of(
+    config: StreamsConfig, topology: Iterable[Node] = (), state: Place | None = None
+) -> DeliveringConnection | None:
+    """Where the topics of an application are, and the tables that a topology reads; None: it reads DataFrames only.
+
+    ``state``: where tables that are read again have their logs; None: as the settings say.
+    """
+    nodes = tuple(topology)
+    root = root_of(config.state_path if state is None else state)
+    return with_tables(_topics_of(config), RefreshedTables.of(nodes, root), LakeTables.of(nodes))
+
+
+def reads_topics(node: Node) -> bool:
+    """Whether a node reads topics of Kafka or of a folder."""
+    return node.reads_topics and not any(map(is_elsewhere, node.topics))
+
+
+def _topics_of(config: StreamsConfig) -> DeliveringConnection | None:
     if config.servers is not None:
         from crossstream.kafka import KafkaConnection, TransactionalKafka
 
@@ -292,6 +327,8 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
         return None
     from crossstream.kafka.instance import Instance
 
+    if isinstance(log, Logs):
+        log = log.of_topics
     place = str(state) if state.is_remote else f"{state} on {socket.gethostname()}"
     return Instance(cast("KafkaLog", log), config.application_id, place, config.on_lost_state == "restart")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crossstream.application.rounds import NoRows, RowFeed, run_stages
 from crossstream.error_codes import refuse
@@ -20,6 +20,7 @@ from crossstream.runtime.worker import (
     read_round,
     share_count,
 )
+from crossstream.storage.log_entries import StagedRows
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Batch, Report
 from crossstream.task.shuffle_codec import Block
@@ -83,7 +84,7 @@ class LocalRounds:
             for sent in later_round(state, plan, batch, number, pid, taken.get(pid, []))
         ]
 
-    def deliver(self, sent: Sent, mark: BatchMark) -> None: ...
+    def deliver(self, sent: Sent, files: Sequence[StagedRows], mark: BatchMark) -> None: ...
 
     def feed(self, state: StateRoot) -> RowFeed:
         return NoRows(state)

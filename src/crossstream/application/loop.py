@@ -17,6 +17,7 @@ from crossstream.application.lifecycle import Lifecycle
 from crossstream.application.open_state import claim, find
 from crossstream.application.phases import Phases
 from crossstream.application.publishing import Publishing, staging_of
+from crossstream.application.refreshing import Refreshing
 from crossstream.application.rounds import Rounds, run_again
 from crossstream.application.totals import Totals
 from crossstream.config import StreamsConfig
@@ -34,6 +35,7 @@ from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Vacuum
 from crossstream.task.batch import Batch, Report, settings_of
+from crossstream.task.counts import keep_largest
 from crossstream.task.stores import measure
 from crossstream.topics import TopicPartition
 
@@ -67,7 +69,7 @@ class Loop:
         self.topology = topology
         self.progress = Progress()
         self.log = BatchLog(self.state, config.durable)
-        self.connection = connection_of(config)
+        self.connection = connection_of(config, topology, self.state)
         self._staging = staging_of(self.connection, self.state)
         self.inputs = TopicInputs(plan, config, self.connection, self.log)
         self._publishing = Publishing.of(topology, config, self.connection, self.log, self._staging)
@@ -91,6 +93,7 @@ class Loop:
         self.running: Running | None = None
         self.ends: tuple[float, Mapping[TopicPartition, int]] = (0.0, {})
         self._totals = totals or Totals.of(topology, config)
+        self.refreshing = Refreshing.of(topology, self.state, self._totals, durable=config.durable)
         self.is_open = False
         """Whether its state is open, and its topics are found."""
 
@@ -119,7 +122,8 @@ class Loop:
             # For the sources of now; where its records are gone a new batch is planned.
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
-        self.sources.await_globals()
+        self.refreshing.read_first()
+        self.sources.await_first()
         self._publishing.begin(found.application.state_id, commit, restarts=restarts)
         self._rounds.open()
         self.is_open = True
@@ -258,12 +262,12 @@ class Loop:
         if entry is None:
             return False
         phases.end("plan")
-        records = sum(span.end - span.start for span in entry.ranges)
+        records = sum(map(self.sources.rows, entry.ranges))
         self.running = Running(entry.id, time.time() - phases.total(), records)
         try:
             report, sent = self._run_rounds(entry, rows)
             phases.end("run")
-            self._deliver(entry, sent, phases)
+            self._deliver(entry, report, sent, phases)
         except Exception as error:
             if self.inputs.allows(self._rounds.ours(error), entry.ranges, ends):
                 self._repeat = None
@@ -271,7 +275,7 @@ class Loop:
             raise
         commit = self._publishing.publish(entry, report, self._following(entry, report), sent)
         phases.end("publish")
-        self._commit(commit, report)
+        self._commit(entry, commit, report)
         phases.end("commit")
         self._rescale()
         self._note(entry, report, phases, ends)
@@ -291,7 +295,7 @@ class Loop:
         # All records beside rows of a DataFrame: the times of both give their order.
         most = self.config.max_records_per_batch if rows is None else None
         ranges = self.sources.next_ranges(ends, most)
-        taken = sum(span.end - span.start for span in ranges)
+        taken = self.sources.taken(ranges)
         has_more = self.sources.lag(ends) > taken
         if self._listener.after is not None:  # whether there are more rows is seen when Spark looks again
             has_more = has_more or rows is not None or self._feed.is_behind()
@@ -299,7 +303,7 @@ class Loop:
         is_tick = rows_wait(self.plan, self._totals.state) and self._listener.is_tick(silence)
         if not (ranges or rows is not None or is_tick or self._totals.timer_is_due(milliseconds())):
             return None
-        is_small = rows is None and self._sizing.is_small(ranges, self._totals.rows())
+        is_small = rows is None and self._sizing.is_small(ranges, self._totals.rows(), self.sources.rows)
         shares = 0 if is_small else self._tasks
         sinks = self.inputs.written_ends() if self._publishing.delivery.looks_at_ends else {}
         expected = self.sources.expected(ends, ranges, every=self._listener.after is not None)
@@ -323,16 +327,17 @@ class Loop:
             frames=tuple(node.name for node in self.topology.each(FrameSource)),
             wants_keys=self._totals.unmatched_joins.wants_keys,
             expected=entry.expected,
+            frame_versions=self._last.frame_versions,
         )
         report, sent = run_again(self._rounds, batch, rows)
         self._sizing.learn(sum(report.seconds.values()))
         return report, sent
 
-    def _deliver(self, entry: BatchEntry, sent: Sent, phases: Phases) -> None:
+    def _deliver(self, entry: BatchEntry, report: Report, sent: Sent, phases: Phases) -> None:
         """Calls the functions of the user that get each batch as a DataFrame."""
         if any(sink.function is not None for sink in self.topology.each(FrameSink)):
             mark = BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
-            self._rounds.deliver(sent, mark)
+            self._rounds.deliver(sent, report.frame_files, mark)
             phases.end("for_each_batch")
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
@@ -343,15 +348,20 @@ class Loop:
         positions = self.sources.after(entry.ranges)
         epoch = max(self._last.epoch, entry.epoch)
         ids = dict(self.sources.topic_ids)
-        return Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
+        newest = dict(self._last.frame_versions)
+        keep_largest(newest, report.frame_versions)
+        return Commit(
+            entry.id, self.partitions, positions, versions, time.time(), epoch, ids, frame_versions=newest
+        )
 
-    def _commit(self, commit: Commit, report: Report) -> None:
+    def _commit(self, entry: BatchEntry, commit: Commit, report: Report) -> None:
         self.log.write_commit(commit)
         self._last = commit
         self.sources.positions = commit.positions
         self.inputs.note_consumed()
         self.retirement.add(commit.id, report.retired)
-        self._publishing.forget(report.staged)
+        self._publishing.forget(report.staged, report.frame_files)
+        self.refreshing.fold(self.log, {span.topic for span in entry.ranges})
         self._repeat = None
         if report.manifests:
             self._listener.stored()
@@ -363,18 +373,13 @@ class Loop:
             self.sources.skipped = 0
         lag = self.sources.lag(ends)
         self.progress = self._totals.add(entry.id, report, phases.seconds, seconds, lag)
-        _story.debug(
-            "%s: batch %d committed: %d records in %.3f s, %d waiting",
-            self.config.application_id,
-            entry.id,
-            self.progress.rows,
-            seconds,
-            lag,
-        )
+        said = (self.config.application_id, entry.id, self.progress.rows, seconds, lag)
+        _story.debug("%s: batch %d committed: %d records in %.3f s, %d waiting", *said)
         self._on_progress(self.progress)
 
     def finish(self) -> None:
-        """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""
+        """Waits for the batch that runs, perhaps of DataFrame rows; no other begins, and no table is read again."""
+        self.refreshing.close()
         with self._batch_lock:
             self._is_halted = lambda: True
 

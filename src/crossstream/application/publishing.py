@@ -21,6 +21,7 @@ from crossstream.storage.log_entries import BatchEntry, Commit, Publication, Sta
 from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Report
+from crossstream.topics import is_elsewhere
 
 
 class Publishing:
@@ -106,9 +107,9 @@ class Publishing:
         self._append(entry, publication)
         self.log.write_commit(publication.commit)
 
-    def forget(self, staged: Iterable[StagedFrame]) -> None:
+    def forget(self, staged: Iterable[StagedFrame], frame_files: Iterable[StagedRows] = ()) -> None:
         """Removes the files of a batch that is committed."""
-        names, self._rows = [name for name, _ in self._rows], ()
+        names, self._rows = [name for name, _ in (*self._rows, *frame_files)], ()
         names += self.delivery.kept(staged)
         self.delivery.forget(staged)
         if names:
@@ -157,7 +158,7 @@ def mark_topic(topology: Graph, config: StreamsConfig) -> str:
     written = sorted(topic for topic, _ in named_topics(topology, config))
     if written or not any(topology.each(Sink)):
         return next(iter(written), "")
-    read = sorted(topic for node in topology for topic in node.topics)
+    read = sorted(topic for node in topology for topic in node.topics if not is_elsewhere(topic))
     if not read and config.processing_guarantee == "exactly_once":
         what = "exactly_once needs one topic that the topology names: functions and patterns name all of them"
         step = 'read or write one topic by its name, or use processing_guarantee="at_least_once"'

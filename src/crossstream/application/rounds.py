@@ -21,7 +21,7 @@ from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Sent, follows
 from crossstream.runtime.worker import Job
-from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.storage.log_entries import BatchEntry, Commit, StagedRows
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Batch, Report
 
@@ -54,8 +54,11 @@ class Rounds(Protocol):
         ``rows``: of the engine's own sources, as its feed has delivered them.
         """
 
-    def deliver(self, sent: Sent, mark: BatchMark) -> None:
-        """Calls the functions of `FrameSink` nodes with what the batch of this mark has sent to the driver."""
+    def deliver(self, sent: Sent, files: Sequence[StagedRows], mark: BatchMark) -> None:
+        """Calls the functions of `FrameSink` nodes with the records of the batch of this mark.
+
+        ``sent``: what it has sent to the driver; ``files``: what its tasks have staged, as `Report.frame_files`.
+        """
 
     def feed(self, state: StateRoot) -> RowFeed:
         """The rows of the engine's own sources, for one loop."""

@@ -37,6 +37,7 @@ class ApplicationRunner:
         self._rounds = rounds
         self._monitoring = monitoring
         self._health = Health(config.health_host, config.health_port, config.health_patience_ms / 1000)
+        self._health.warnings = self._warnings
         self._thread: threading.Thread | None = None
         self._calls = threading.RLock()
         self.life = Lifecycle()
@@ -134,6 +135,7 @@ class ApplicationRunner:
 
     def _run_through(self, loop: Loop, stop: threading.Event) -> bool:
         try:
+            loop.refreshing.read_due()
             ends = loop.inputs.end_offsets()
             through = loop.run_until(ends, lambda: stop.is_set() or self.life.is_paused)
             if not through and not stop.is_set():
@@ -175,6 +177,10 @@ class ApplicationRunner:
 
         self.life.wait_for(lambda: is_processed() or over.is_set() or self.life.is_paused)
         self._check_processed(is_processed())
+
+    def _warnings(self) -> tuple[str, ...]:
+        loop = self.loop
+        return () if loop is None else loop.refreshing.warnings
 
     def _set(self, event: threading.Event) -> None:
         """Sets an event, and wakes the threads that wait in `process_available`."""

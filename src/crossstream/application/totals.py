@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Protocol
 
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.graph.nodes import FrameSink, Graph, Sink
@@ -45,6 +45,17 @@ class Live:
     error: str | None = None
 
 
+class BesideBatches(Protocol):
+    """Something that reads while batches run."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Those of this moment."""
+
+    def dropped(self) -> Mapping[str, int]:
+        """Rows that were dropped since the last call, by operator and reason."""
+
+
 class Totals:
     """The one place where the numbers of batches add up; any thread may ask for an `Observation`.
 
@@ -63,6 +74,8 @@ class Totals:
         self._sums = TaskCounts()
         self._buckets = [0] * (len(BOUNDS) + 1)
         self._warnings: tuple[str, ...] = ()
+        self.beside: BesideBatches | None = None
+        """What is read beside the batches, by the loop of now."""
         self._rows, self._batches, self._seconds = 0, 0, 0.0
 
     @classmethod
@@ -82,6 +95,8 @@ class Totals:
         self, batch: int, report: Report, phases: Mapping[str, float], seconds: float, lag: int
     ) -> Progress:
         """Takes in a batch that was just committed. ``phases``: of the driver, in seconds."""
+        if self.beside is not None:
+            report.dropped.update(self.beside.dropped())
         rows = sum(report.rows_in.get(name, 0) for name in self._sources)
         times = {phase: 1000 * value for phase, value in (*phases.items(), *report.seconds.items())}
         for source in sorted((report.newest.keys() & self._sources) - self._sums.newest.keys()):
@@ -148,7 +163,7 @@ class Totals:
             "state_rows": rows,
             "state_bytes": sizes,
             "waiting": by_operator(self._sums.waiting),
-            "warnings": self._warnings,
+            "warnings": (*self._warnings, *(() if self.beside is None else self.beside.warnings)),
         }
 
     # -- what plans the next batch

@@ -24,6 +24,8 @@ from crossstream.columns.values import Values
 
 Format: TypeAlias = Literal["delta", "iceberg"]
 """The kinds of tables."""
+TypesOf: TypeAlias = Literal["delta", "iceberg", "spark"]
+"""Whose types a column may have."""
 
 DELETED = "__deleted"
 """The column of changes that says which rows are gone; tables do not have it."""
@@ -58,6 +60,11 @@ _WIDER = {
     pa.binary_view(): pa.binary(),
 }
 _SMALL = (pa.int8(), pa.int16())
+_ONLY_SPARK = {
+    pa.null(): pa.null(),
+    pa.time64("ns"): pa.string(),
+    **{pa.duration(unit): pa.duration("us") for unit in ("ms", "us", "ns")},
+}
 
 
 class NoSuchColumn(Exception):
@@ -125,8 +132,10 @@ def _are_whole(*kinds: pa.DataType) -> bool:
     return all(pa.types.is_integer(kind) for kind in kinds)
 
 
-def table_type(form: Format, kind: pa.DataType, column: str) -> pa.DataType:
+def table_type(form: TypesOf, kind: pa.DataType, column: str) -> pa.DataType:
     """The type of a column in a table of this format. Raises `NoSuchColumn` if it has none."""
+    if form == "spark" and kind in _ONLY_SPARK:
+        return _ONLY_SPARK[kind]
     if form == "iceberg" and kind in _SMALL:
         return pa.int32()
     if kind in _SAME:

@@ -142,7 +142,7 @@ BUILDING = {
     "CS-150": code(
         TopologyError,
         "a DataFrame cannot be a source: it does not stream, its rows change later, a column is missing "
-        "or has a type that no serde reads",
+        "or has a type that no serde reads, of which no key is made, or whose name another one has in other letters",
         next="make it with `spark.readStream`; select, rename or cast the columns as the message says; "
         "aggregate in windows with a watermark",
     ),

@@ -10,6 +10,7 @@ STATE = {
         StateError,
         "a file of the state is damaged, missing, a link, or belongs to another store",
         "it says what [no state says](security.md#a-folder-of-someone-else)",
+        "a DataFrame of `for_each_batch(…, parallel=True)` is read after its function has returned",
         next="restore the state folder from a copy, or start the application on an empty one",
     ),
     "CS-703": code(
@@ -45,6 +46,7 @@ STATE = {
         StateError,
         "a store cannot answer this question: key `None`, a time without versions, a row of a store of "
         "records, keys that are not a list, or that no dict can hold",
+        "[a table of Spark](stores-in-spark.md) is asked for a column, a type or versions that the store does not have",
         next="the message says what to ask: `get(key)`, `get_many([key])`, `fetch(key, …)`; "
         "`Materialized(history_retention=…)`",
     ),
@@ -52,6 +54,7 @@ STATE = {
         StateError,
         "the folder holds no state",
         "it no longer holds the state after that batch: `retain_batches` keeps more",
+        "[a stream of a store](stores-in-spark.md#a-stream) has read more than the state holds now, or of another one",
         next="give the `state_dir` of an application that has run",
     ),
     "CS-720": code(

@@ -48,6 +48,43 @@ READING = {
         next="if other consumers use a group of this name, choose another `application_id`; otherwise "
         "check the rights (ACLs) to the group",
     ),
+    "CS-613": code(
+        SourceError,
+        "a version of a Delta or Iceberg table [is gone](lake-sources.md#versions-that-are-gone) before it "
+        "was read: vacuumed, expired, or cleaned out of the log",
+        next="keep files and the log longer than the application may stand still; a new `state_dir` starts "
+        "with a new snapshot",
+    ),
+    "CS-614": code(
+        SourceError,
+        "two rows of a Delta or Iceberg table have [the same key](lake-sources.md#keys) in one version",
+        next="name all columns of the key: `key=[…]`; or remove the duplicates from the table",
+    ),
+    "CS-615": code(
+        SourceError,
+        "a Delta or Iceberg table needs [a feature](lake-sources.md#what-a-table-may-have) that this "
+        "version cannot read",
+        next="turn the feature off, and rewrite the files that use it; the message names it",
+    ),
+    "CS-616": code(
+        SourceError,
+        "a commit deletes or rewrites rows of a table that is [read as a "
+        "stream](lake-sources.md#streams-of-appends)",
+        next="read the table with `table_from_delta` or `table_from_iceberg`; or pass such commits over: "
+        "`skip_changes=True`",
+    ),
+    "CS-617": code(
+        SourceError,
+        "a column that is read of a Delta or Iceberg table [was dropped, renamed, or has another "
+        "type](lake-sources.md#schemas-that-change)",
+        next="name the columns of now in `key=` and `columns=`, and start with a new `state_dir`",
+    ),
+    "CS-618": code(
+        SourceError,
+        "the [catalog](lake-sources.md#iceberg) of an Iceberg table cannot be opened: wrong properties, no "
+        "rights, or no answer",
+        next="correct the properties in `catalog`: `type`, `uri`, `warehouse`, credentials",
+    ),
     "CS-619": code(
         SourceError,
         "the query that reads the DataFrame sources ended",
@@ -58,6 +95,12 @@ READING = {
         "the development broker cannot be started or stopped: no Java 17, no jars of Kafka, a port that "
         "is taken, a folder that cannot be written, or this system",
         next="the message says which, and shows the end of the broker's log",
+    ),
+    "CS-621": code(
+        SourceError,
+        "a table of `global_table_from` cannot be read: its function or its DataFrame failed, a column is gone or has "
+        "another type, or a key occurs twice",
+        next="see the message; a running application keeps the rows that it has, and tries again at the next refresh",
     ),
 }
 

@@ -79,7 +79,10 @@ FUNCTIONS = {
         ProcessingError,
         "a record has a timestamp or a header that is not valid: a negative timestamp, one of "
         "2<sup>62</sup> ms or more, a null timestamp or header in a DataFrame",
-        next="use `Consumed(timestamp_extractor=…)`; in a DataFrame, filter or correct such rows",
+        "a DataFrame of changes has an unknown `_change_type`, no version, two rows of one key in one version, or "
+        "commits that come in parts or late",
+        next="use `Consumed(timestamp_extractor=…)`; in a DataFrame, filter or correct such rows; name all columns "
+        "of the key; let commits come whole",
     ),
     "CS-509": code(
         ProcessingError,

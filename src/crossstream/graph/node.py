@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
+from crossstream.graph.lake import LakeTable
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
 
@@ -108,6 +109,11 @@ class Node:
     @property
     def pattern(self) -> re.Pattern[str] | None:
         """What the names of the topics match that it reads."""
+        return None
+
+    @property
+    def lake(self) -> LakeTable | None:
+        """The lake table that it reads, as a topic."""
         return None
 
     @property
@@ -317,7 +323,8 @@ def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) 
 class Graph:
     """A finished graph: nodes by name, parents before children.
 
-    ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.
+    ``frames`` holds what the driver reads for sources that are DataFrames, by node name: the streaming ones of
+    `FrameSource` nodes, and tables that are read again.
     """
 
     nodes: Mapping[str, Node]

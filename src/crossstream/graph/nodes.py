@@ -25,6 +25,7 @@ from crossstream.graph.joins import StreamGlobalJoin as StreamGlobalJoin
 from crossstream.graph.joins import StreamStreamJoin as StreamStreamJoin
 from crossstream.graph.joins import StreamTableJoin as StreamTableJoin
 from crossstream.graph.joins import TableJoin as TableJoin
+from crossstream.graph.lake import LakeTable
 from crossstream.graph.node import Graph as Graph
 from crossstream.graph.node import Node as Node
 from crossstream.graph.node import Shape as Shape
@@ -39,13 +40,14 @@ from crossstream.graph.stateful import ProcessorStore as ProcessorStore
 from crossstream.graph.stateful import Suppress as Suppress
 from crossstream.graph.stateful import TransformBatches as TransformBatches
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.plain_columns import PlainRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Node):
     """Records of topics (names, or a pattern), as a stream, a table or a global table.
 
-    ``unwrap``: the records are change events, and the table has the rows in them.
+    ``unwrap``: the records are change events, and the table has the rows in them. ``lake``: the topic is a lake table.
     """
 
     reads_input: ClassVar[bool] = True
@@ -55,6 +57,7 @@ class Source(Node):
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     unwrap: Debezium | None = None
+    lake: LakeTable | None = None
     timestamp_extractor: Callable[..., Any] | None = None
     offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
 
@@ -72,12 +75,19 @@ class Source(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSource(Node):
-    """Records of a streaming DataFrame; the frame itself is in `Graph.frames` under ``name``."""
+    """Records of a streaming DataFrame; the frame itself is in `Graph.frames` under ``name``.
+
+    ``rows``: which of its columns are the key and the value; None: those of these names. ``timestamp``: the column of
+    the times; None: there is none. ``changes``: the rows are changes of a table, in the order of its versions.
+    """
 
     reads_input: ClassVar[bool] = True
     keeps_rows: ClassVar[bool] = True
     rows_are_records: ClassVar[bool] = True
     stops_tracing: ClassVar[str] = "the rows of a DataFrame cannot be read again"
+    rows: PlainRows | None = None
+    timestamp: str | None = None
+    changes: bool = False
 
     @property
     def public_name(self) -> str:
@@ -307,11 +317,12 @@ class Sink(Node):
 class FrameSink(Node):
     """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
 
-    ``with_mark``: it takes a `BatchMark` after them.
+    ``with_mark``: it takes a `BatchMark` after them. ``parallel``: the records do not pass through the driver.
     """
 
     function: Callable[..., Any] | None = None
     with_mark: bool = False
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +334,7 @@ class TableSink(Node):
     hold secrets.
     """
 
+    parallel: ClassVar[bool] = False
     form: Format
     table: str
     upserts: bool

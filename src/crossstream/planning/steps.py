@@ -360,4 +360,9 @@ class SinkStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes it a DataFrame, or rows of a Delta or Iceberg table."""
+    """Sends a flow to the driver, which makes it a DataFrame, or rows of a Delta or Iceberg table.
+
+    ``parallel``: it goes into files, and the driver makes a DataFrame of these.
+    """
+
+    parallel: bool = False

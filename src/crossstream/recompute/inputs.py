@@ -67,7 +67,8 @@ def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int
     spans, deleted = [], []
     for tp in wanted:
         node = readers[tp.topic] or ""
-        start = application.starts.positions.get(tp.topic, {}).get(tp.partition, 0)
+        of_lake = topology[node].lake is not None
+        start = 0 if of_lake else application.starts.positions.get(tp.topic, {}).get(tp.partition, 0)
         begin = max(start, begins[tp])
         if begin > start and ends[tp] > start:
             deleted.append(Deleted(node, tp.topic, tp.partition, start, min(begin, ends[tp])))
@@ -115,10 +116,10 @@ def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
             raise refuse("CS-603", what, step, topic=topic)
 
 
-def object_of(serde: EngineSerde | None, data: bytes | None) -> Any:
+def object_of(serde: EngineSerde | None, data: Any) -> Any:
     """The object of bytes; the bytes themselves where there is no serde, or they are not of this one."""
-    if data is None or serde is None:
-        return data
+    if serde is None or not isinstance(data, bytes):
+        return data  # of a lake table the columns
     try:
         return calls.deserialize(serde, data)
     except CrossStreamError:

@@ -14,6 +14,7 @@ import msgspec
 from crossstream.errors import in_one_line
 from crossstream.graph.nodes import Node
 from crossstream.serdes.windowed import Windowed
+from crossstream.topics import is_legal_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ class InputRecord:
 
     def __str__(self) -> str:
         batch = "" if self.batch is None else f", batch {self.batch}"
-        place = f"{self.topic}, partition {self.partition}, offset {self.offset}, {_moment(self.timestamp)}{batch}"
+        place = f"{self.topic}, partition {self.partition}, offset {self.offset}"
+        if not is_legal_name(self.topic):  # a lake table
+            place = f"{self.topic}, version {self.offset}"
+        place += f", {_moment(self.timestamp)}{batch}"
         return f"{text_of(self.key)} = {text_of(self.value)}  ({place})"
 
 

@@ -19,7 +19,9 @@ from crossstream.catalog.planners import plan_topology
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import Graph, Node
+from crossstream.lakehouse.connection import as_begun
 from crossstream.planning.plan import Plan
+from crossstream.query.files import application_of
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.views import view_of_folder
 from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
@@ -59,6 +61,7 @@ def why(
     """
     if connection is None:
         raise refuse("CS-203", "it is not known where the topics are")
+    connection = as_begun(connection, application_of(state_dir).starts.positions)
     with closing(connection.log()) as log, closing(connection.reader()) as reader:
         bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
         found = consumed(root_of(state_dir), plan.topology, log, as_of)

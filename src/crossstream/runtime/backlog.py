@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.topics import (
+    OffsetAndTimestamp,
     OffsetRange,
-    TopicLog,
     TopicPartition,
 )
+
+
+class Times(Protocol):
+    """Knows the times of records."""
+
+    def offsets_for_times(
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+        """See `TopicLog.offsets_for_times`."""
+
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
@@ -43,7 +53,7 @@ class _Cut:
 class Cutter:
     """Cuts spans at one time. ``until``: where the last cut was; ``step``: how far the next is likely to go, in ms."""
 
-    log: TopicLog | ExtractedTimes
+    log: Times
     until: int = 0
     step: int = FIRST_STEP
 

@@ -18,7 +18,7 @@ from crossstream.planning.steps import ReadStep
 from crossstream.runtime.times import Times
 from crossstream.serdes.errors import UNDECODABLE
 from crossstream.storage.compaction import Segment
-from crossstream.storage.files import BufferList
+from crossstream.storage.files import BufferList, Written
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import StoreUpdate, Version
 from crossstream.tables.global_tables import History
@@ -165,6 +165,7 @@ class RoundTask:
             self.output,
             self._store,
             self._to_driver,
+            self._to_file,
             self.global_tables,
             self._record,
             self._push,
@@ -275,6 +276,12 @@ class RoundTask:
         block = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
         self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         self._sequence += 1
+
+    def _to_file(self, node: str, data: Written) -> None:
+        """Records that executors read, named by the node whose DataFrame they are in."""
+        name = self.stores.stage(f"frame-{self.batch.id}", data)
+        if name is not None:
+            self.report.frame_files.append((name, node))
 
     def _finish(self) -> Iterator[Outgoing]:
         """The results that the steps have when all they take has come, or all of a slice."""

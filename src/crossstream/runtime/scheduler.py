@@ -16,6 +16,7 @@ from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.runtime.backlog import Cutter, Span, in_proportion
 from crossstream.runtime.extracted_times import ExtractedTimes
+from crossstream.runtime.lakes import Lakes, made_again
 from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.task.batch import rank_of
 from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions
@@ -61,6 +62,7 @@ class SourcePlanner:
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _sources: list[Source] = field(init=False)
     _globals: list[Source] = field(init=False)
+    _lakes: Lakes = field(init=False)
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class SourcePlanner:
         # Tables before streams: in this order records of one time are taken.
         self._sources = sorted(sources, key=lambda node: node.shape == "stream")
         self._globals = [node for node in sources if node.shape == "global"]
+        self._lakes = Lakes.of(sources, self.log)
         if self.log is not None:
             self._cutter = Cutter(self.times or self.log)
 
@@ -137,29 +140,40 @@ class SourcePlanner:
                 return True
         return False
 
-    def await_globals(self) -> None:
-        """Notes where the topics of global tables end now: up to there they are read before anything else."""
+    def await_first(self) -> None:
+        """Notes what is read before anything else: global tables up to where they end now, and lake tables' snapshots.
+
+        What is read of a lake table before is in the state.
+        """
         wanted = sorted({tp for node in self._globals for tp in self._partitions[node.name]})
-        self._awaited = dict(self._log.end_offsets(wanted)) if wanted else {}
+        ends = self._log.end_offsets(wanted) if wanted else {}
+        self._awaited = {**ends, **self._lakes.snapshots(self.positions, self.starts)}
 
     @property
     def bootstrapping(self) -> bool:
-        """Whether records that were there at the start are still missing in a global table."""
+        """Whether something that is read before anything else is still missing."""
         return bool(self._missing())
+
+    def rows(self, span: SourceRange) -> int:
+        """About how many records a range has."""
+        return self._lakes.rows(span)
 
     def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
         """What to read up to ``ends``; with ``most``, about that many records, the earliest ones of all topics.
 
-        As long as a global table is not what it should be at the start: only what it misses, in bounded parts.
+        As long as a global table is not what it should be at the start: only what it misses, in bounded parts. So it
+        is with the snapshot of a lake table, which is read in one batch.
         """
         missing = self._missing()
         if missing:
-            limited = in_proportion(missing, BOOTSTRAP_RECORDS if most is None else most)
+            snapshots = [span for span in missing if span[1] in self._lakes.topics]
+            parts = [span for span in missing if span[1] not in self._lakes.topics]
+            limited = in_proportion(parts, BOOTSTRAP_RECORDS if most is None else most) + snapshots
         else:
             if (rewound := self._rewound(ends)) is not None:
                 raise rewound
             spans = self._spans(self._sources, ends)
-            limited = spans if most is None or not spans else self._cutter.cut(spans, most)
+            limited = spans if most is None or not spans else self._lakes.cut(self._cutter, spans, most)
         return tuple(
             SourceRange(*span, rank_of(self.topology[span[0]].shape, position))
             for position, span in enumerate(limited)
@@ -197,7 +211,8 @@ class SourcePlanner:
         return found
 
     def _missing(self) -> list[Span]:
-        return self._spans(self._globals, self._awaited) if self._awaited else []
+        first = [node for node in self._sources if node.shape == "global" or node.lake is not None]
+        return self._spans(first, self._awaited) if self._awaited else []
 
     def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[Span]:
         """From the position of each partition to its end, where there is anything between."""
@@ -214,6 +229,8 @@ class SourcePlanner:
         for node, tp in read:
             start = self.positions[node][tp.topic][tp.partition]
             if ends.get(tp, start) < start:
+                if tp.topic in self._lakes.topics:
+                    return made_again(self._lakes.topics[tp.topic], tp.topic)
                 what = (
                     f"the topic ends at offset {ends[tp]}, but offsets up to {start - 1} have been read: "
                     "it was truncated, or deleted and recreated"
@@ -231,8 +248,13 @@ class SourcePlanner:
         return moved
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
-        """Records between the positions and ``ends``."""
-        return sum(self.waiting([node.name for node in self._sources], ends).values())
+        """Records between the positions and ``ends``; of a lake table commits."""
+        waiting = self.waiting([node.name for node in self._sources], ends)
+        return sum(count for tp, count in waiting.items() if self._lakes.counts(tp))
+
+    def taken(self, ranges: Sequence[SourceRange]) -> int:
+        """How much of `lag` the ranges are."""
+        return sum(span.end - span.start for span in ranges if self._lakes.counts(span))
 
     def consumed(self) -> dict[TopicPartition, int]:
         """The position of every topic partition that is read, for the consumer group."""
@@ -281,6 +303,8 @@ class SourcePlanner:
     def _replace(self, node: str, topic: str) -> None:
         """The topic was deleted and recreated: it is read from its beginning, or an error if it was read before."""
         if any(self.positions.get(node, {}).get(topic, {}).values()):
+            if topic in self._lakes.topics:
+                raise made_again(self._lakes.topics[topic], topic)
             if self.lost == "fail":
                 raise refuse(
                     "CS-603",
@@ -295,7 +319,7 @@ class SourcePlanner:
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)
         self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
-        self.await_globals()  # up to where they end now, not where they ended
+        self.await_first()  # up to where they end now, not where they ended
 
     def topic_names(self, topics: Mapping[str, int]) -> list[str]:
         """The topics that any source reads."""
@@ -323,6 +347,10 @@ class SourcePlanner:
         chooses = node.offset_reset != "earliest" and not self.started
         first = node.name not in self.positions and node.name not in self.starts.sources
         known = self.positions.setdefault(node.name, {})
+        if node.lake is not None and (before := self._lakes.moved(node, known, self.topic_ids)) is not None:
+            known[node.lake.topic] = known.pop(before)
+        if not self.started:
+            self.starts = self._lakes.begun(node, known, self.starts, self.topic_ids)
         if chooses:
             self._begin_as_before(node.name)
         chosen = chooses and first and not known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from crossstream.graph.nodes import lineage
@@ -34,6 +34,11 @@ class Fan:
         return held.get(self.left, 0) / self.tables / max(1, held.get(self.right, 0))
 
 
+def offsets_of(span: SourceRange) -> int:
+    """As many records as a range has offsets."""
+    return span.end - span.start
+
+
 @dataclass(slots=True)
 class Sizing:
     """Knows small batches, from what the stores hold and what batches took before.
@@ -47,9 +52,14 @@ class Sizing:
     row_seconds: float = USUAL_SECONDS
     _expected: float = 0.0
 
-    def is_small(self, ranges: Iterable[SourceRange], held: Mapping[str, int]) -> bool:
-        """Whether one task does a batch of these ranges alone; ``held``: rows in each store."""
-        self._expected = sum((span.end - span.start) * self._each(span.node, held) for span in ranges)
+    def is_small(
+        self,
+        ranges: Iterable[SourceRange],
+        held: Mapping[str, int],
+        rows: Callable[[SourceRange], int] = offsets_of,
+    ) -> bool:
+        """Whether one task does a batch of these ranges alone; ``held``: rows in each store; ``rows``: of a range."""
+        self._expected = sum(rows(span) * self._each(span.node, held) for span in ranges)
         return self.limit > 0 and self._expected * self.row_seconds <= self.limit * USUAL_SECONDS
 
     def learn(self, seconds: float) -> None:

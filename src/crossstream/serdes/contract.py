@@ -94,6 +94,11 @@ class EngineSerde(_Contract):
         return False
 
     @property
+    def is_text(self) -> bool:
+        """Whether its bytes are text in UTF-8, which says what the value is."""
+        return False
+
+    @property
     def unfit_for_keys(self) -> str | None:
         """Why it may write equal objects in several ways; None: it does not. Keys are equal by their bytes."""
         return None

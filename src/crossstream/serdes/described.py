@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import polars as pl
@@ -138,6 +138,7 @@ class PlainJson(OneByOne):
     dtype: pl.Struct | None
     is_plain: bool = False
     decimals: Literal["text", "number"] = "text"
+    is_text: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from crossstream.error_codes import refuse
@@ -98,6 +99,17 @@ def unreadable_row(reason: str, store: str, **where: object) -> CrossStreamError
         "again, with a new application_id or an empty state folder"
     )
     return refuse(UNDECODABLE, what, step, store=store, **where)
+
+
+@contextmanager
+def naming_store(store: str, **where: object) -> Iterator[None]:
+    """Makes an error of bytes in the state that the serdes cannot read one that says where they are."""
+    try:
+        yield
+    except SerdeError as error:
+        if error.code != UNDECODABLE:
+            raise
+        raise unreadable_row(error.what, store, **where) from error.__cause__
 
 
 def no_bytes_for(serde: str, value: object, reason: str, next: str) -> CrossStreamError:

@@ -3,46 +3,15 @@
 A fork of a process that has imported pyarrow and Polars starts in milliseconds; importing them again in every
 worker takes about a second. No thread pool of ours may exist before the fork: only imports happen here. They start some
 threads of OpenBLAS and jemalloc, which deal with forks, and one of Polars that clears away what its streaming engine
-spills, which is not used here.
-
-A Python worker calls `importlib.invalidate_caches()` for every task. On Python 3.11 and earlier that makes each
-`zipimporter` read the directory of its archive again, in pure Python: 0.25 s a task for `pyspark.zip`. Here it reads
-only archives that have changed.
+spills, which is not used here. Tasks are cheap as in `tasks`.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import warnings
-import zipimport
-from typing import Any
 
-_MARK = "_crossstream_seen"
-
-
-def keep_unchanged_archives() -> None:
-    """Makes `zipimporter.invalidate_caches` skip archives whose size and time have not changed."""
-    original = zipimport.zipimporter.invalidate_caches
-    if getattr(original, _MARK, False):
-        return
-    seen: dict[str, tuple[int, int]] = {}
-
-    def invalidate_caches(self: Any) -> None:
-        try:
-            status = os.stat(self.archive)
-        except OSError:
-            return original(self)
-        state = (status.st_size, status.st_mtime_ns)
-        if seen.get(self.archive) == state:
-            return None
-        result = original(self)
-        seen[self.archive] = state
-        return result
-
-    setattr(invalidate_caches, _MARK, True)
-    zipimport.zipimporter.invalidate_caches = invalidate_caches  # type: ignore[method-assign]
-
+from crossstream.spark.tasks import keep_unchanged_archives
 
 keep_unchanged_archives()
 
@@ -50,6 +19,8 @@ import polars  # noqa: E402, F401
 import pyarrow.compute  # noqa: E402, F401
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402
+
+import crossstream.spark.streams  # noqa: E402, F401
 
 if __name__ == "__main__":
     # PySpark leaves the files of its sockets, which have numbers for names, to the garbage collector, and the socket

@@ -155,6 +155,11 @@ def is_temporary(error: CrossStreamError) -> bool:
     return "JVM" in error.what or "OutOfMemoryError" in texts or _LOST.search(texts) is not None
 
 
+def is_stopped(context: SparkContext) -> bool:
+    """Whether it has been stopped, through any session of it."""
+    return context._jsc is None
+
+
 def is_gone(context: SparkContext) -> bool:
     """Whether the JVM of a context that has not been stopped has ended."""
     try:

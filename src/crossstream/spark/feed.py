@@ -63,9 +63,7 @@ class FrameFeed:
         """Raises what ended the query, if it has ended; `SourceError` CS-619 if that was not `take`."""
         if self._query is not None and not self._query.isActive:
             self._raise_failure()
-            error = self._query.exception()
-            what = f"the query of the DataFrame sources ended: {error or 'it was stopped'}"
-            raise refuse("CS-619", what, "see the message of Spark; start the application again")
+            raise _ended(self._query.exception())
 
     def is_behind(self) -> bool:
         """Whether there may be rows to read. While the query looks for some, the answer stays."""
@@ -109,9 +107,11 @@ class FrameFeed:
         """Returns when the query has ended; where the wait is interrupted it has not, and `stop` ends it."""
         try:
             self._query.awaitTermination()
-        except Exception:
+        except Exception as error:
             self._has_ended()
             self._raise_failure()
+            if _step_after(error) is not None:
+                raise _ended(error) from error
             raise
         self._has_ended()
         self._raise_failure()
@@ -141,6 +141,26 @@ class FrameFeed:
         if self._failure is not None:
             error, self._failure = self._failure, None
             raise error
+
+
+_STEPS = {
+    "skipChangeCommits": "read the changes of the table, with a new state_dir: .option('readChangeFeed', 'true') on "
+    "readStream, or builder.table_from_delta(…), which needs no jar",
+    "enableChangeDataFeed": "turn the feed on (delta.enableChangeDataFeed) and begin after that version; or read the "
+    "table without one: builder.table_from_delta(…)",
+}
+"""What to do where the message of Delta names one of its settings."""
+
+
+def _step_after(error: object) -> str | None:
+    return next((step for setting, step in _STEPS.items() if setting in str(error)), None)
+
+
+def _ended(error: object) -> CrossStreamError:
+    """CS-619: the query has ended with this error, or None."""
+    step = _step_after(error) or "see the message of Spark; start the application again"
+    what = f"the query of the DataFrame sources ended: {error or 'it was stopped'}"
+    return refuse("CS-619", what, step)
 
 
 Reads = Mapping[str, Sequence[Hashable]]

@@ -1,4 +1,4 @@
-"""Streaming DataFrames in, a DataFrame per batch out.
+"""Streaming DataFrames in.
 
 Structured Streaming makes the micro-batches of DataFrame sources and hands each to `foreachBatch`; the engine runs
 it as a batch of its own, together with what the topics hold. An epoch that was committed is not run again.
@@ -7,7 +7,7 @@ it as a batch of its own, together with what the topics hold. An epoch that was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +16,24 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException, PySparkTypeError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from crossstream.api.frames import COLUMNS
-from crossstream.columns.values import Values
 from crossstream.error_codes import refuse
-from crossstream.errors import (
-    CrossStreamError,
-    SerdeError,
-    type_and_text,
-)
-from crossstream.graph.nodes import FrameSink, FrameSource, Graph
-from crossstream.once import BatchMark
+from crossstream.errors import SerdeError
+from crossstream.graph.nodes import FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
-from crossstream.spark.errors import with_packed_errors
+from crossstream.spark.changes import Netting
+from crossstream.spark.errors import is_stopped, with_packed_errors
+from crossstream.spark.plain_frames import ROWS, WIRE, milliseconds, plain_wire_rows
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import FRAME_RANK, rank_of
-from crossstream.task.shuffle_codec import Block, unpack
+from crossstream.task.shuffle_codec import Block
 
-ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
-"""Columns that all DataFrame sources are brought to; the timestamp is null where a source has none."""
-_ARROW = pa.schema(
-    [
-        ("source", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp", pa.int64()),
-        ("headers", pa.binary()),
-    ]
-)
 _blocks, _decoder = msgspec.msgpack.Encoder(enc_hook=bytes), msgspec.msgpack.Decoder(list[Block])
 """Blobs are bytes, whatever they lie in."""
 LONGEST_PAUSE = 1 << 42
@@ -64,11 +48,17 @@ def united(topology: Graph, order: Sequence[str], token: str) -> DataFrame | Non
     nodes = [topology[name] for name in order if name in topology.frames]
     whole: DataFrame | None = None
     for node in nodes:
-        frame: DataFrame = topology.frames[node.name]
-        frame = frame.select(*[name for name in COLUMNS if name in frame.columns])
-        rows = frame.mapInArrow(Encode(node.name, node.key, node.value, token), ROWS)
-        whole = rows if whole is None else whole.unionByName(rows)
+        rows = _wire_rows(node, topology.frames[node.name], token)
+        whole = rows if whole is None else whole.unionByName(rows, allowMissingColumns=True)
     return whole
+
+
+def _wire_rows(node: Any, frame: DataFrame, token: str) -> DataFrame:
+    """The rows of one source in wire form; those that are changes with the columns that order them."""
+    if node.rows is None:
+        frame = frame.select(*[name for name in COLUMNS if name in frame.columns])
+        return frame.mapInArrow(Encode(node.name, node.key, node.value, token), ROWS)
+    return plain_wire_rows(node, frame, token)
 
 
 def read_by(frame: DataFrame) -> list[Any]:
@@ -80,7 +70,7 @@ def read_by(frame: DataFrame) -> list[Any]:
 def check_frames(topology: Graph, state: StateRoot) -> None:
     """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, has no folder.
 
-    Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
+    Raises `TopologyError` CS-150 for sources whose rows Spark does not append, CS-232 where their session was stopped.
     """
     sources = list(topology.each(FrameSource))
     if state.is_remote and sources:
@@ -89,6 +79,10 @@ def check_frames(topology: Graph, state: StateRoot) -> None:
         raise refuse("CS-201", what, step, folder=str(state))
     for node in sources:
         frame = topology.frames[node.name]
+        if is_stopped(frame.sparkSession.sparkContext):
+            what = f"the session of the DataFrame {node.name} has been stopped"
+            step = "make the session, then the DataFrame, then the topology, and stop the session last"
+            raise refuse("CS-232", what, step, **node.where)
         if frame.sparkSession.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true":
             _check_appends(node, frame)
 
@@ -127,7 +121,7 @@ class Encode:
             self._milliseconds(batch),
             self._headers(batch),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+        return pa.RecordBatch.from_arrays(columns, schema=WIRE)
 
     def _wire(self, batch: pa.RecordBatch, name: str, serde: EngineSerde | None) -> pa.Array:
         column = batch.column(name)
@@ -143,14 +137,7 @@ class Encode:
     def _milliseconds(self, batch: pa.RecordBatch) -> pa.Array:
         if "timestamp" not in batch.schema.names:
             return pa.nulls(batch.num_rows, pa.int64())
-        column = batch.column("timestamp")
-        if column.null_count:
-            what = "a row of a DataFrame has no timestamp"
-            step = "filter such rows out, or give them one: F.coalesce('timestamp', F.current_timestamp())"
-            raise refuse("CS-507", what, step, operator=self.name, column="timestamp")
-        if pa.types.is_timestamp(column.type):
-            return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-        return column.cast(pa.int64())
+        return milliseconds(batch.column("timestamp"), "timestamp", self.name)
 
     def _headers(self, batch: pa.RecordBatch) -> pa.Array:
         if "headers" not in batch.schema.names:
@@ -167,37 +154,50 @@ class Encode:
         return pa.array(packed, pa.binary())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FrameInput:
     """Rows of a DataFrame's partition as the engine reads them: one range for each source.
 
-    ``clock`` (ms): the timestamp of rows that have none, which a batch that is repeated gives them again.
+    ``clock`` (ms): the timestamp of rows that have none, which a batch that is repeated gives them again. ``changing``:
+    the sources whose rows are changes.
     """
 
     batches: Iterable[pa.RecordBatch]
     spans: Mapping[str, SourceRange]
     clock: int
+    changing: Mapping[str, Netting]
 
     def read(
         self, spans: Sequence[SourceRange], max_rows: int
     ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
         seen = 0
         for batch in self.batches:
-            sources = batch.column("source").to_numpy(zero_copy_only=False)
-            offsets = np.arange(seen, seen + batch.num_rows)
+            numbered = batch.append_column(_OFFSET, pa.array(np.arange(seen, seen + batch.num_rows)))
             seen += batch.num_rows
+            sources = batch.column("source").to_numpy(zero_copy_only=False)
             for name in dict.fromkeys(sources):
-                rows = pa.array(np.flatnonzero(sources == name))
-                part = batch.take(rows)
-                binary = pa.large_binary()
-                columns = [
-                    part.column("key").cast(binary),
-                    part.column("value").cast(binary),
-                    part.column("timestamp").fill_null(self.clock),
-                    pa.array(offsets[rows.to_numpy()]),
-                    part.column("headers").cast(binary),
-                ]
-                yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+                part = numbered.filter(pa.array(sources == name))
+                netting = self.changing.get(name)
+                yield from self._records(name, part if netting is None else netting.taken(part))
+        for name, netting in self.changing.items():
+            yield from self._records(name, netting.rest())
+
+    def _records(
+        self, name: str, rows: pa.RecordBatch | None
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        if rows is not None and rows.num_rows:
+            binary = pa.large_binary()
+            columns = [
+                rows.column("key").cast(binary),
+                rows.column("value").cast(binary),
+                rows.column("timestamp").fill_null(self.clock),
+                rows.column(_OFFSET),
+                rows.column("headers").cast(binary),
+            ]
+            yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+_OFFSET = "offset"
 
 
 def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, SourceRange]:
@@ -224,89 +224,3 @@ def complete(frame: DataFrame, checkpoint: Path) -> None:
     """Ends a micro-batch whose rows are not wanted: stateful operators of Spark must have run before it commits."""
     if (checkpoint / "state").is_dir():
         frame.write.format("noop").mode("overwrite").save()
-
-
-def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes]], mark: BatchMark) -> None:
-    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp. ``mark``: which batch it is.
-
-    Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
-    or of a type that Spark does not have; the batch is not committed then.
-    """
-    for node in topology.each(FrameSink):
-        if node.function is not None:
-            found = blobs.get(node.name)
-            if found:
-                batch = mark.batch
-                frame = _frame(spark, node, found, batch)
-                more = (replace(mark, sink=node.name),) if node.with_mark else ()
-                try:
-                    node.function(frame, batch, *more)
-                except CrossStreamError:
-                    raise
-                except Exception as error:
-                    raise _raised_by(node, batch, error) from error
-
-
-def _raised_by(node: FrameSink, batch: int, error: Exception) -> CrossStreamError:
-    what = f"the function of {node.name} raised {type_and_text(error)}"
-    step = "fix the function; the batch is not committed, and comes again at the next start"
-    return refuse("CS-591", what, step, **node.where, batch=batch)
-
-
-def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int) -> DataFrame:
-    changes = unpack(blobs, node.key, node.value)
-    try:
-        columns = {"key": column_of(changes.key), "value": column_of(changes.value)}
-        frame = frame_of(spark, {**columns, "ms": pa.array(changes.ts)})
-    except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
-        raise error.at(**node.where, batch=batch) from error.__cause__
-    return frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
-
-
-# -- records as columns that Spark takes: it has no integers without a sign
-
-_WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
-
-
-def column_of(values: Values) -> pa.Array:
-    """A column of the values: of the declared type, or the text of JSON and the bytes of others without one.
-
-    Raises `SerdeError`: CS-404 for a type that Arrow does not have.
-    """
-    if not values.declared():
-        is_json = values.serde is not None and values.serde.name.partition("[")[0] == "json"
-        return values.wire().cast(pa.string() if is_json else pa.binary())
-    series = values.series()
-    try:
-        array = series.to_arrow()
-    except pa.ArrowException as error:
-        raise _no_such_type(str(series.dtype)) from error
-    return array.cast(pa.string() if pa.types.is_null(array.type) else _signed(array.type))
-
-
-def frame_of(spark: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
-    """A DataFrame of these columns. Raises `SerdeError` CS-404 for a type that Spark does not have."""
-    try:
-        return spark.createDataFrame(pa.table(dict(columns)))
-    except PySparkTypeError as error:
-        types = ", ".join(f"{name} {column.type}" for name, column in columns.items())
-        raise _no_such_type(types) from error
-
-
-def _signed(kind: pa.DataType) -> pa.DataType:
-    """The type, with the next wider signed integers for those without a sign, in structs and lists too."""
-    if isinstance(kind, pa.StructType):
-        return pa.struct([field.with_type(_signed(field.type)) for field in kind])
-    if isinstance(kind, pa.LargeListType):
-        return pa.large_list(kind.value_field.with_type(_signed(kind.value_type)))
-    return _WIDER.get(kind, kind)
-
-
-def _no_such_type(types: str) -> CrossStreamError:
-    step = "change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))"
-    return refuse("CS-404", f"Spark has no columns of these types: {types}", step)

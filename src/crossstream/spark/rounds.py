@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -25,12 +25,22 @@ from crossstream.once import BatchMark
 from crossstream.runtime.round import Outgoing, Sent, collected
 from crossstream.runtime.worker import Job, WorkerState, all_rounds, later_round, read_round, share_count
 from crossstream.serdes.shipping import dumps
-from crossstream.spark.errors import heart, is_lost_worker, jvm_ended, unpacked, with_packed_errors
+from crossstream.spark.batch_frames import StagedFrames, deliver
+from crossstream.spark.changes import in_order
+from crossstream.spark.errors import (
+    heart,
+    is_lost_worker,
+    is_stopped,
+    jvm_ended,
+    unpacked,
+    with_packed_errors,
+)
 from crossstream.spark.frame_loop import FrameLoop
-from crossstream.spark.frames import check_frames, deliver, packed_blocks, unpacked_row
-from crossstream.spark.session import SessionUse, check_running, is_running, is_stopped
+from crossstream.spark.frames import check_frames, packed_blocks, unpacked_row
+from crossstream.spark.session import SessionUse, check_running, is_running
 from crossstream.spark.shuffle_spill import BlockFiles, drop_batch, loaded, shared_folder, spilled
 from crossstream.spark.worker import BATCH_PROPERTY, current_batch, frame_round, state_for
+from crossstream.storage.log_entries import StagedRows
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Batch, Report
 
@@ -141,9 +151,12 @@ class SparkRounds:
             check_running(self._open.context)
             raise
 
-    def deliver(self, sent: Sent, mark: BatchMark) -> None:
+    def deliver(self, sent: Sent, files: Sequence[StagedRows], mark: BatchMark) -> None:
         assert self._spark is not None
-        deliver(self._spark, self._topology, sent, mark)
+        assert self._job is not None
+        deliver(
+            self._spark, self._topology, sent, mark, StagedFrames(self._job.state_dir, files, self._token)
+        )
 
     def feed(self, state: StateRoot) -> RowFeed:
         return FrameLoop(self._topology, self._config, state, self._token)
@@ -202,7 +215,9 @@ class _OpenRun:
         first = partial(round_zero, self.shipped, global_stage)
         blocks = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(first)
         if frame is not None:
-            rows = frame.mapInArrow(partial(round_of_frames, self.shipped), "pid int, blocks binary")
+            rows = in_order(frame).mapInArrow(
+                partial(round_of_frames, self.shipped), "pid int, blocks binary"
+            )
             blocks = blocks.union(rows.rdd.map(unpacked_row))
         for number in range(1, plan.rounds):
             later = partial(round_after, self.shipped, global_stage, number)

@@ -24,7 +24,7 @@ from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
 from crossstream.jvm import EarlyJvm, archive_of_classes, prepare_environment, settings_of
 from crossstream.machine import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
+from crossstream.spark.errors import check_jvm, is_gone, is_stopped, jvm_ended
 
 _REPORTED_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """Loggers of what a failed task raised, in some eighty lines: the error of the batch has it all, as its cause."""
@@ -32,11 +32,6 @@ _REPORTED_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.s
 
 def has_session() -> bool:
     return SparkContext._active_spark_context is not None
-
-
-def is_stopped(context: SparkContext) -> bool:
-    """Whether it has been stopped, through any session of it."""
-    return context._jsc is None
 
 
 def is_running(context: SparkContext) -> bool:

@@ -200,7 +200,8 @@ class SparkStreams(PointsToNames):
     # -- inside ----------------------------------------------------------------------------------------
 
     def _why(self, store: str, key: Any, as_of: int | None, seconds: float | None = None) -> Why:
-        connection, settings = connection_of(self._settled), settings_of(self.config)
+        connection = connection_of(self._settled, self.topology, self._state)
+        settings = settings_of(self.config)
         return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=seconds)
 
     def _loop(self, on_progress: Callable[[Progress], None], life: Lifecycle) -> Loop:

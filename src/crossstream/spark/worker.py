@@ -16,8 +16,10 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
+from crossstream.graph.nodes import FrameSource
 from crossstream.runtime.round import Outgoing
 from crossstream.runtime.worker import Job, WorkerState, task_of
+from crossstream.spark.changes import BEFORE_ALL, Netting
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.resident import give_back
 from crossstream.spark.shuffle_spill import BLOCKS
@@ -56,9 +58,15 @@ def frame_round(state: WorkerState, batch: Batch, rows: Iterable[pa.RecordBatch]
     context = TaskContext.get()
     assert context is not None
     share = context.partitionId()
-    spans = frame_spans(state.job.plan.topology, batch.frames, share)
-    source = FrameInput(rows, spans, batch.clock)
+    topology = state.job.plan.topology
+    spans = frame_spans(topology, batch.frames, share)
+    changing: dict[str, Netting] = {}
+    source = FrameInput(rows, spans, batch.clock, changing)
     task = task_of(state, state.job.plan, batch, 0, _FRAME_SENDERS + share, source)
+    for node in topology.each(FrameSource):
+        if node.changes:
+            newest = batch.frame_versions.get(node.name, BEFORE_ALL)
+            changing[node.name] = Netting(node, task.report, newest)
     yield from task.read(list(spans.values()))
 
 

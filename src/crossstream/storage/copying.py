@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -20,7 +21,14 @@ from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.door import MOST_RUN, check_plain, inside
-from crossstream.storage.files import in_threads, make_folder, partition_folder, rights_in
+from crossstream.storage.files import (
+    REFRESHED,
+    UNFINISHED,
+    in_threads,
+    make_folder,
+    partition_folder,
+    rights_in,
+)
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import SegmentRef, checked_run, lost, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of, state_partition
@@ -123,12 +131,33 @@ class _Copy:
 
     def _committed(self, application: Application, commit: Commit, used: frozenset[str]) -> Copied:
         self.target.delete(*sorted(self._done.keys() - used))
+        self._tables()
         self.log.settle(used)
         self.log.write_commit(commit)
         copied = [self._done[name] for name in used if name.endswith(".arrow")]
         return Copied(
             application, commit, len(copied), sum(size for size, _ in copied), sum(one for _, one in copied)
         )
+
+    def _tables(self) -> None:
+        """Copies what was read of tables that are read again: all of it, for later batches read on.
+
+        A file that is gone was folded into a newer one meanwhile.
+        """
+        done: set[str] = set()
+        while left := self._read_again() - done:
+            done |= left
+            for name in sorted(left):
+                folder, _, file = name.rpartition("/")
+                with suppress(FileNotFoundError):
+                    data = bytes(self.source.storage(folder).read(file))
+                    self.target.write(name, data, forced=True)
+
+    def _read_again(self) -> set[str]:
+        found = self.source.tree(REFRESHED).items()
+        return {
+            f"{folder}/{name}" for folder, names in found for name in names if not name.endswith(UNFINISHED)
+        }
 
     def _version(self, store: str, partition: int, manifest: str) -> frozenset[str]:
         """Copies a manifest and its runs; their names below the root."""

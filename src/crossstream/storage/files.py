@@ -39,6 +39,10 @@ UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
 
 
+REFRESHED = "refreshed"
+"""The folder of the state with what was read of tables that are read again."""
+
+
 def partition_folder(store: str, partition: int | str) -> str:
     """The folder of a store partition below the root of the state; any name of a store is possible."""
     return f"stores/{quote(store, safe='')}/{partition}"

@@ -27,7 +27,7 @@ StagedFrame = tuple[str, str, int, int, bytes]
 NotedFrame = tuple[FileName, str, Place, Count, bytes]
 """The same, the file by its name alone."""
 StagedRows = tuple[FileName, str]
-"""Rows that wait to be written to a table: file, sink."""
+"""Rows that wait to be written to a table, or are read as a DataFrame: file, sink."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
@@ -125,7 +125,8 @@ class Commit(msgspec.Struct, frozen=True):
 
     ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
     state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
-    ``tables``: the last batch that each Delta or Iceberg table got, by sink.
+    ``tables``: the last batch that each Delta or Iceberg table got, by sink. ``frame_versions``: by DataFrame source of
+    changes the newest version of which rows were taken.
     """
 
     id: Batch
@@ -136,6 +137,7 @@ class Commit(msgspec.Struct, frozen=True):
     epoch: Int64 = -1
     topic_ids: dict[str, str] = {}
     tables: dict[str, Batch] = {}
+    frame_versions: dict[str, Int64] = {}
 
 
 class Publication(msgspec.Struct, frozen=True):

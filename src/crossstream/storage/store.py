@@ -213,7 +213,13 @@ def load_version(
     storage: Storage, layout: Layout, name: str, opened: dict[str, Run] | None = None
 ) -> Version:
     """Opens the version that a manifest describes. ``opened``: run files already open, by name; completed here."""
-    manifest = read_version(storage, name, layout.kind)
+    return version_of(storage, layout, read_version(storage, name, layout.kind), opened)
+
+
+def version_of(
+    storage: Storage, layout: Layout, manifest: Manifest, opened: dict[str, Run] | None = None
+) -> Version:
+    """As `load_version`, of a manifest that has been read; it may have only some of its segments."""
     runs = {} if opened is None else opened
 
     def segment(ref: SegmentRef) -> Segment:
@@ -236,7 +242,7 @@ def load_version(
         manifest.batch,
         manifest.stream_time,
         manifest.credit,
-        name,
+        manifest.name,
         manifest.horizon,
         manifest.clock,
         manifest.sources,

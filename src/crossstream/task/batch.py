@@ -14,9 +14,9 @@ from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.stream_time import BY_CLOCK
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph.nodes import Shape
-from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
+from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame, StagedRows
 from crossstream.storage.manifest import SegmentRef
-from crossstream.task.counts import TaskCounts, merge
+from crossstream.task.counts import LARGEST, TaskCounts, keep_largest, merge
 from crossstream.task.missing_fields import LookUp
 from crossstream.topics import OffsetRange, RangeReader
 
@@ -36,7 +36,7 @@ class Batch(msgspec.Struct, frozen=True):
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
     ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
     ``wants_keys``: whether joins in which no row finds a partner report a key of each side. ``expected``: see
-    its `BatchEntry`.
+    its `BatchEntry`. ``frame_versions``: those of the commit before it.
     """
 
     id: int
@@ -52,6 +52,7 @@ class Batch(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()
     wants_keys: bool = False
     expected: dict[str, tuple[int, ...]] = {}
+    frame_versions: dict[str, int] = {}
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -94,8 +95,9 @@ class Report(TaskCounts):
     """What a task did: its numbers, new manifests, and files.
 
     ``written``, ``retired``: files that are new, and files no longer needed, by ``store/partition``. ``histories``: the
-    changes of global tables. ``keys``: of joins in which no row found a partner, a key of each side. ``looked_up``:
-    fields that texts name, by operator and role.
+    changes of global tables. ``frame_versions``: the newest version of which rows were taken, by DataFrame source of
+    changes. ``keys``: of joins in which no row found a partner, a key of each side. ``looked_up``: fields that texts
+    name, by operator and role. ``frame_files``: with records of a `FrameSink`, in order of the tasks.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -104,7 +106,9 @@ class Report(TaskCounts):
     keys: dict[str, Keys] = field(default_factory=dict)
     looked_up: dict[str, LookUp] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
+    frame_files: list[StagedRows] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
+    frame_versions: dict[str, int] = field(default_factory=dict, metadata=LARGEST)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
@@ -132,6 +136,9 @@ class Report(TaskCounts):
     def note_field(self, key: str, look_up: LookUp) -> None:
         self.looked_up.setdefault(key, LookUp(look_up.name)).add(look_up)
 
+    def note_version(self, source: str, version: int) -> None:
+        keep_largest(self.frame_versions, {source: version})
+
     def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
         for reason, rows in reasons.items():
             if rows:
@@ -152,6 +159,7 @@ class Report(TaskCounts):
         for key, look_up in other.looked_up.items():
             self.note_field(key, look_up)
         self.staged.extend(other.staged)
+        self.frame_files.extend(other.frame_files)
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Report)

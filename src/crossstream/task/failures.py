@@ -144,12 +144,14 @@ class Failures:
         """
         rank, offset = place_of(int(changes.minor[row]))
         span = self.batch.of_rank(rank)
+        of_lake = span is not None and self.topology[span.node].lake is not None
         return {
             "operator": node.name,
             "line": None if node.location is None else str(node.location),
             "topic": None if span is None else span.topic,
-            "partition": None if span is None else span.partition,
-            "offset": None if span is None else span.start + offset,
+            "partition": None if span is None or of_lake else span.partition,
+            "offset": None if span is None or of_lake else span.start + offset,
+            **({} if span is None or not of_lake else {"versions": f"{span.start} to {span.end - 1}"}),
             "key": _shown(changes, row),
         }
 

@@ -32,6 +32,7 @@ from crossstream.planning.steps import Step
 from crossstream.planning.timelines import of_versions
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column
+from crossstream.storage.files import Written
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.snapshot import Snapshot
 from crossstream.tables.global_tables import History
@@ -172,6 +173,7 @@ class OpenStore:
 class Task:
     """What all steps of a task share. ``number``: its state partition, or its share of the source partitions.
 
+    ``to_driver``, ``to_file``: of the named sink, records for the driver, and a file for the DataFrame of the batch.
     ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them. ``shared``:
     by (first of the sinks that write together, topic), the records of each sink that wait for the others.
     """
@@ -184,6 +186,7 @@ class Task:
     output: Output
     stores: Callable[[str], OpenStore]
     to_driver: Callable[[str, bytes], None]
+    to_file: Callable[[str, Written], None]
     global_tables: GlobalTables
     record: Callable[[str, History], None]
     emit: Callable[[str, Changes], None]

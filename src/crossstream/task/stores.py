@@ -19,9 +19,10 @@ from crossstream.planning.plan import Plan, StoreDef, ViewDef
 from crossstream.serdes import calls, errors
 from crossstream.serdes.calls import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
+from crossstream.storage.commit_log import STAGED
 from crossstream.storage.compaction import Segment
-from crossstream.storage.files import Storage, partition_folder
-from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
+from crossstream.storage.files import Storage, Written, partition_folder
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, staged_name, write_run
 from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
@@ -99,6 +100,10 @@ class MemoryStores:
         """A run that was kept by `record`."""
         return self.recorded[ref.file]
 
+    def stage(self, prefix: str, data: Written) -> str | None:
+        """Keeps nothing: there is no executor to read it."""
+        return None
+
 
 class FolderStores:
     """Versions in the state folder. The last one of each partition stays open. Several threads may `open` them."""
@@ -150,6 +155,15 @@ class FolderStores:
         """A run that was written by `record`; `StateError` if it is not what was written."""
         with state_partition(self.root, store.name, partition) as storage:
             return read_run(storage, ref)
+
+    def stage(self, prefix: str, data: Written) -> str | None:
+        """Writes a file that other processes read until the batch is committed; returns its name.
+
+        It is there when this returns, and no copy of it stays on this machine.
+        """
+        name = staged_name(prefix, data)
+        root_of(self.root, cached=False).storage(STAGED).write(name, data)
+        return name
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         name = f"{unique_name(version.batch)}.manifest"

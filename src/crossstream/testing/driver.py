@@ -32,28 +32,21 @@ from crossstream.query.views import view_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import known
-from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence
 from crossstream.storage.store import Version
 from crossstream.task.batch import Batch, Report, Settings, policy_of
 from crossstream.task.counts import by_operator, counts_of
 from crossstream.task.stores import GlobalTables, MemoryStores
 from crossstream.task.unmatched_joins import UnmatchedJoins
+from crossstream.testing.checks import check_count
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
+from crossstream.testing.refreshed import RefreshedTables
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition", "closed-session")
-
-
-def _check_count(setting: str, number: object, most: int | None = None) -> None:
-    if is_whole(number) and 1 <= number <= (most or number):
-        return
-    end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
-    what = f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}"
-    raise refuse("CS-201", what, f"write {setting}={step}", **caller_location())
 
 
 class TopologyTestDriver(PointsToNames):
@@ -90,9 +83,9 @@ class TopologyTestDriver(PointsToNames):
         hash_bits: int = _HASH_BITS,
     ) -> None:
         check_topology("TopologyTestDriver", topology)
-        _check_count("partitions", partitions)
-        _check_count("commit_every", commit_every)
-        _check_count("hash_bits", hash_bits, _HASH_BITS)
+        check_count("partitions", partitions)
+        check_count("commit_every", commit_every)
+        check_count("hash_bits", hash_bits, _HASH_BITS)
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
         self.plan = plan_topology(topology)
@@ -120,6 +113,9 @@ class TopologyTestDriver(PointsToNames):
         self._lakehouse.begin(uuid4().hex, -1)
         for topic in (topic for node in topology for topic in node.topics):
             self._topic(topic)
+        self._refreshed = RefreshedTables.of(topology)
+        for name in self._refreshed.given:
+            self.refresh(name)
 
     def __enter__(self) -> TopologyTestDriver:
         return self
@@ -141,7 +137,8 @@ class TopologyTestDriver(PointsToNames):
         """A topic to pipe records into. Serdes may be types; without them they are those of the topology.
 
         A record without a timestamp gets the time of the topic's own clock. It starts at ``start_timestamp`` (ms
-        since the epoch or a `datetime`), and each such record moves it by ``auto_advance``. Raises `ConfigError`
+        since the epoch or a `datetime`), and each such record moves it by ``auto_advance``. A lake table goes by the
+        name of its source; what is piped are its changes, and the table itself is not read. Raises `ConfigError`
         CS-241 if no source of the topology reads the topic, `TopologyError` CS-122 if two patterns match it.
 
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
@@ -153,7 +150,11 @@ class TopologyTestDriver(PointsToNames):
         ...     driver.create_output_topic("out").read_record().timestamp
         1000
         """
-        check_topic("create_input_topic", topic)
+        lakes = {node.name: node.lake.topic for node in self._topology if node.lake is not None}
+        if topic in lakes:
+            topic = lakes[topic]
+        else:
+            check_topic("create_input_topic", topic)
         readers = self._readers(topic)
         nodes = [self._topology[name] for name in readers]
         key, value = self._serdes("create_input_topic", key_serde, value_serde, nodes, "serialize")
@@ -191,6 +192,27 @@ class TopologyTestDriver(PointsToNames):
         found = {"key_serde": as_serde(key), "value_serde": as_serde(value)}
         check_serdes(operator, optional=False, ways=(way,), **found)
         return known(found["key_serde"]), known(found["value_serde"])
+
+    def refresh(self, name: str) -> None:
+        """Reads a table of `StreamsBuilder.global_table_from` again; what differs is a batch of its own.
+
+        Raises `ConfigError` CS-241 for an unknown name, `SourceError` CS-621 for a table that cannot be read.
+
+        >>> import crossstream as cs, polars as pl
+        >>> builder, rates = cs.StreamsBuilder(), {"code": ["EUR"], "rate": [1.0]}
+        >>> _ = builder.global_table_from(lambda: pl.DataFrame(rates), key="code", name="rates", store="rates")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     rates["rate"] = [1.5]
+        ...     driver.refresh("rates")
+        ...     driver.get_key_value_store("rates").get("EUR")
+        {'rate': 1.5}
+        """
+        self.commit()
+        records = self._refreshed.read(name, self._clock)
+        if records.num_rows:
+            self._topics[self._refreshed.topics[name]].append(records, None)
+            self._pending += records.num_rows
+            self._run_batch()
 
     def commit(self) -> None:
         """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""

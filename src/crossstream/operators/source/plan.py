@@ -100,6 +100,8 @@ def _is_late(
     node = topology[read.node]
     if not node.reads_topics or node.timestamp_extractor is not None or node.unwrap is not None:
         return False
+    if node.lake is not None:
+        return False  # its values are columns
     leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
     is_read = any(step.round == 0 and read.output in step.inputs for step in steps)
     same = all(exchange.value == flows[exchange.flow].value for exchange in leaving)

@@ -47,6 +47,7 @@ class Reader:
     span: SourceRange
     failures: Failures
     newest: int = np.iinfo(np.int64).min
+    rows: int = 0
 
     def changes(self, records: pa.RecordBatch) -> Changes | None:
         """The next piece; None if no record of it is left."""
@@ -73,9 +74,14 @@ class Reader:
         node, span = self.node, self.span
         key, value, ts, offset, headers = records.columns
         times = ts.to_numpy(zero_copy_only=False)
+        is_decoded = not pa.types.is_large_binary(value.type)
+        if is_decoded:
+            # All rows of a commit are at one offset: they have the order in which they come.
+            offset = pa.array(np.arange(self.rows, self.rows + len(key)) + span.start)
+            self.rows += len(key)
         return Changes(
             Values(node.key, wire=key),
-            Values(node.value, wire=value),
+            _columns(node.value, value) if is_decoded else Values(node.value, wire=value),
             times,
             times,
             minor_of(span.rank, offset.to_numpy(zero_copy_only=False), span.start),
@@ -88,6 +94,8 @@ class Reader:
         where = {"topic": self.span.topic, "partition": self.span.partition}
         if (settings := getattr(self.node, "unwrap", None)) is not None:
             return self._unwrapped(changes, settings)
+        if changes.value.made():
+            return changes  # the columns of a lake table
         decoder = Decoder(self.node, self.step, self.failures, where)
         return decoder.decoded(changes, ("key",) if later else ("key", "value"))
 
@@ -150,6 +158,12 @@ class Reader:
         there = ~changes.key.missing()
         self.failures.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
         return changes.where(there)
+
+
+def _columns(serde: EngineSerde | None, value: pa.Array) -> Values:
+    """Values that come as columns of the serde's type."""
+    assert serde is not None
+    return Values(serde, series=pl.Series(value, dtype=serde.dtype))
 
 
 def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:

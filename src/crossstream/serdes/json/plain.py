@@ -226,6 +226,7 @@ class UntypedJson(EngineSerde):
     name: ClassVar[str] = "json"
     dtype: ClassVar[pl.DataType | None] = None
     varied: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
 
     def described(self) -> Described:
         return Described(self.name, "known")

@@ -127,6 +127,7 @@ class TypedJson(EngineSerde):
     type: Any
     decimals: Decimals = "text"
     varied: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_pickle, (shipping.dumps(self.type), self.decimals)
