@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
 from crossstream.graph import nodes as graph
 from tests.api.cases import node_of, refused, serde_names
-
-
-@dataclass
-class Frame:
-    types: dict[str, str]
-    isStreaming: bool = True
-    columns: list[str] = field(init=False)
-
-    def __post_init__(self):
-        self.columns = list(self.types)
-
-    @property
-    def schema(self):
-        fields = [
-            SimpleNamespace(
-                name=name,
-                dataType=SimpleNamespace(
-                    simpleString=lambda text=text: text, jsonValue=lambda text=text: text
-                ),
-            )
-            for name, text in self.types.items()
-        ]
-        return SimpleNamespace(fields=fields)
+from tests.api.frame_double import Frame, changes, frame
 
 
 @pytest.mark.parametrize(
@@ -128,3 +103,59 @@ def test_a_column_that_spark_finds_in_other_letters(column):
 def test_types_that_no_serde_reads(kind, given):
     frame = Frame({"key": "string", "value": kind})
     refused("CS-150", lambda: cs.StreamsBuilder().stream_from(frame, cs.Consumed(**given)), f"of type {kind}")
+
+
+# -- plain columns
+
+
+def test_plain_columns_give_the_serdes():
+    builder = cs.StreamsBuilder()
+    plain = frame(id="bigint", name="string", price="decimal(10,2)", at="timestamp")
+    table = builder.table_from(plain, key="id", store="rows", name="rows")
+    assert serde_names(table) == (
+        "int64",
+        "json[{name: String, price: Decimal(10, 2), at: Datetime(us, UTC)}]",
+    )
+    node = node_of(table)
+    assert (node.name, node.timestamp, node.changes, node.store.name) == ("rows", None, False, "rows")
+    assert builder.build().frames == {"rows": plain}
+    of_two = builder.table_from(plain, key=["name", "id"], columns=["price"], timestamp="at")
+    assert serde_names(of_two) == ("json[{name: String, id: Int64}]", "json[{price: Decimal(10, 2)}]")
+    assert (node_of(of_two).rows.read, node_of(of_two).timestamp) == (("name", "id", "price"), "at")
+
+
+def test_a_stream_without_keys():
+    stream = cs.StreamsBuilder().stream_from(frame(n="int"), key=())
+    assert serde_names(stream) == ("bytes", "json[{n: Int32}]")
+
+
+def test_a_table_of_changes_has_the_columns_of_its_rows():
+    feed = changes(id="string", n="int")
+    table = node_of(cs.StreamsBuilder().table_from(feed, key="id"))
+    assert (table.changes, table.timestamp) == (True, "_commit_timestamp")
+    assert table.value.name == "json[{n: Int32}]"
+    stream = node_of(cs.StreamsBuilder().stream_from(feed, key="id"))
+    assert (stream.changes, stream.timestamp) == (False, "_commit_timestamp")
+    assert set(stream.rows.columns) == {"n", "_change_type", "_commit_version", "_commit_timestamp"}
+
+
+def test_the_columns_of_changes_are_like_others_without_key():
+    """The form of key and value does not read them."""
+    feed = changes(key="string", value="string")
+    assert node_of(cs.StreamsBuilder().table_from(feed)).rows is None
+
+
+def test_a_column_that_no_one_reads_may_be_of_any_type():
+    plain = frame(id="string", n="int", v="variant", w={"type": "udt"})
+    assert (
+        serde_names(cs.StreamsBuilder().table_from(plain, key="id", columns=["n"]))[1] == "json[{n: Int32}]"
+    )
+
+
+def test_a_dataframe_of_spark_connect():
+    other = type("DataFrame", (Frame,), {"__module__": "pyspark.sql.connect.dataframe"})(
+        {"id": "int", "n": "int"}
+    )
+    refused(
+        "CS-150", lambda: cs.StreamsBuilder().table_from(other, key="id"), "Spark Connect", "without remote"
+    )

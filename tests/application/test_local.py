@@ -115,9 +115,10 @@ def refused(builder: cs.StreamsBuilder, world: World) -> None:
     assert error.next
 
 
-def test_a_function_with_dataframes_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_function_with_dataframes_is_refused(tmp_path: Path, parallel: bool) -> None:
     builder = cs.StreamsBuilder()
-    builder.stream("words", BOTH).for_each_batch(lambda frame, batch: None)
+    builder.stream("words", BOTH).for_each_batch(lambda frame, batch: None, parallel=parallel)
     refused(builder, World(tmp_path))
 
 

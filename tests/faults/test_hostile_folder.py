@@ -323,6 +323,16 @@ class TestRuns:
         assert dict(cs.open_store(state, "rows").all())["k1"] in ("v", "v2")
 
 
+def test_a_history_of_a_store_that_keeps_none(state: Path) -> None:
+    path = state / "application.json"
+    content = opened(path)
+    name = next(name for name, readable in content["readers"].items() if readable["kind"] == "key-value")
+    content["readers"][name]["history"] = 7632
+    write(path, content)
+    with pytest.raises(StateError, match=r"\[CS-704\].*keeps old values"):
+        cs.open_store(state, name)
+
+
 def test_the_registry_that_a_folder_names_is_not_asked(tmp_path: Path) -> None:
     builder = cs.StreamsBuilder()
     value: Any = serdes.confluent_avro("mock://hostile", "string")

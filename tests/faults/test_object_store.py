@@ -285,6 +285,23 @@ def test_the_store_is_away(engine: Engine, stocked: RemoteWorld, object_store: O
 
 
 @only_on_spark
+def test_a_dataframe_of_files_there(engine: Engine, empty: RemoteWorld, object_store: ObjectStore) -> None:
+    """Workers write them there and read them there; no machine keeps a copy."""
+    builder, root = cs.StreamsBuilder(), RemoteRoot(empty.uri)
+    seen: list[tuple[int, int, bool, bool]] = []
+
+    def write(frame: Any, batch: int) -> None:
+        is_there = any(name.startswith("frame-0-") for name in root.names("staged"))
+        seen.append((batch, frame.count(), is_there, (root.here / "staged").exists()))
+
+    builder.stream("products", cs.Consumed(key=TEXT, value=JSON)).for_each_batch(write, parallel=True)
+    with engine.streams(builder.build(), empty.config()) as app:
+        app.process_available()
+    assert seen == [(0, 10, True, False)]
+    assert not [name for name in object_store.names(empty.root.name) if name.startswith("staged/")]
+
+
+@only_on_spark
 def test_dataframes_need_a_folder(engine: Engine, empty: RemoteWorld) -> None:
     builder = cs.StreamsBuilder()
     rate = engine.session.readStream.format("rate").load()

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-import time
 from pathlib import Path
 
 import pytest
 
-import crossstream as cs
 from crossstream.spark import session
+from tests.golden.answers import SECONDS, Answers, answer
 from tests.golden.mistakes import JAVA, MISTAKES, Place
 
-TEXTS = Path(__file__).parent / "mistakes.txt"
-SECONDS = 1.0
-
-
-def pinned() -> dict[str, str]:
-    parts = re.split(r"^## (.*)\n", TEXTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+ANSWERS = Answers(Path(__file__).parent / "mistakes.txt", MISTAKES)
 
 
 @pytest.fixture
@@ -44,33 +35,15 @@ def java_home(folder: Path, version: str) -> Path:
     return folder
 
 
-def answer(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> tuple[str, float]:
-    """The error of a mistake, without what differs from run to run, and the seconds that it took."""
-    if name in JAVA:
-        monkeypatch.setenv("JAVA_HOME", str(java_home(place.folder / "java", JAVA[name])))
-    began = time.monotonic()
-    with pytest.raises(cs.CrossStreamError) as caught:
-        MISTAKES[name](place)
-    seconds = time.monotonic() - began
-    text = str(caught.value).replace(str(place.folder), "FOLDER")
-    text = re.sub(r"\S*mistakes\.py:\d+", "mistakes.py", text)
-    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:7077", text)
-    text = re.sub(r"(process|pid) \d+", r"\1 N", text)
-    return re.sub(r" at 0x[0-9a-f]+", "", text), seconds
-
-
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_answered_at_once(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, seconds = answer(name, place, monkeypatch)
-    if os.environ.get("UPDATE_GOLDEN"):
-        known = {**(pinned() if TEXTS.exists() else {}), name: text}
-        kept = "".join(f"## {one}\n\n{known[one]}\n\n" for one in MISTAKES if one in known)
-        TEXTS.write_text(kept.rstrip() + "\n", encoding="utf-8")
-    assert text == pinned()[name]
-    assert "next:" in text
-    assert seconds < SECONDS
+    if name in JAVA:
+        monkeypatch.setenv("JAVA_HOME", str(java_home(place.folder / "java", JAVA[name])))
+    text, seconds = answer(lambda: MISTAKES[name](place), place.folder)
+    ANSWERS.check(name, text)
+    assert seconds.wall < SECONDS
 
 
 def test_every_text_is_of_a_mistake() -> None:
-    assert list(pinned()) == list(MISTAKES)
+    assert list(ANSWERS.pinned()) == list(MISTAKES)
     assert len(MISTAKES) >= 40

@@ -18,6 +18,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.api.frame_double import changes, frame, static
 
 TEXT = Path(__file__).parent / "refusals.txt"
 CALL = ">>> "
@@ -67,6 +68,9 @@ def names() -> dict[str, Any]:
         "rows": builder.table("rows", value=str),
         "texts": builder.stream("texts", value=str),
         "customers": builder.table("customers", value=Customer),
+        "changes": changes,
+        "frame": frame,
+        "static": static,
         "number": builder.table("number", value=int),
         "text": builder.table("text", value={"id": pl.String}),
     }

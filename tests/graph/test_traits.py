@@ -116,6 +116,7 @@ def test_every_trait_of_the_base_is_in_the_table() -> None:
         "topics",
         "pattern",
         "unwrap",
+        "lake",
         "timestamp_extractor",
         "joiner",
         "over_values",

@@ -231,7 +231,7 @@ def with_global(log: Log, positions: Positions | None = None) -> SourcePlanner:
     builder.global_table("shops", consumed)
     made = SourcePlanner(builder.build(), log, positions if positions is not None else {})
     made.refresh()
-    made.await_globals()
+    made.await_first()
     return made
 
 

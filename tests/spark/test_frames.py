@@ -21,7 +21,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.spark import frame_loop as engine
-from crossstream.spark.frames import frame_of
+from crossstream.spark.batch_frames import frame_of
 from crossstream.storage.commit_log import BatchLog
 from tests.application.waiting import in_background, wait_for
 from tests.faults.crash_points import POINTS
@@ -336,12 +336,13 @@ class Huge:
         return self.serde.decode_series(data, fields).cast(pl.Int128)
 
 
-def test_a_type_that_spark_has_not(spark: Any, world: World) -> None:
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_type_that_spark_has_not(spark: Any, world: World, parallel: bool) -> None:
     world.create(numbers=1)
     world.append("numbers", [("a", 1, 1)], TEXT, cs.serdes.int64())
     builder = cs.StreamsBuilder()
     numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=Huge()))
-    numbers.for_each_batch(lambda records, batch: None, cs.Named("frames"))
+    numbers.for_each_batch(lambda records, batch: None, cs.Named("frames"), parallel=parallel)
     with (
         pytest.raises(cs.SerdeError) as caught,
         cs.SparkStreams(builder.build(), world.config(), spark) as app,

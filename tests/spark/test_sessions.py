@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 import crossstream as cs
 from crossstream.spark import session as spark_session
-from crossstream.spark.session import has_session, is_stopped
+from crossstream.spark.errors import is_stopped
+from crossstream.spark.session import has_session
 from crossstream.spark.worker import BATCH_PROPERTY
 from tests.spark.fixtures import SETTINGS, Sessions, importable_in_workers
 from tests.spark.world import TEXT, World
