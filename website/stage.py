@@ -57,8 +57,9 @@ REFERENCE = {
         "Each batch of `for_each_batch` once, in a transaction of your database.",
     ),
     "Stores": (
-        "open_store query.store.StoreReader recompute.reason.Why recompute.reason.Step recompute.reason.InputRecord",
-        "Results, read from any process, and which records made them.",
+        "open_store register query.store.StoreReader recompute.reason.Why recompute.reason.Step"
+        " recompute.reason.InputRecord",
+        "Results, read from any process and as tables of Spark, and which records made them.",
     ),
     "Testing": (
         "TopologyTestDriver TestInputTopic TestOutputTopic TestRecord",
