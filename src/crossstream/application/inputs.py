@@ -25,7 +25,7 @@ from crossstream.planning.plan import Plan
 from crossstream.runtime.delivery import DeliveringConnection
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import SourcePlanner, copied
-from crossstream.runtime.tables_and_topics import Logs, with_tables
+from crossstream.runtime.tables_and_topics import CONNECT, Logs, with_tables
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import (
     Application,
@@ -71,11 +71,10 @@ class TopicInputs:
         Raises `ConfigError` CS-203 if it is not set where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
-        if self.topics is None:
-            self._check_connected()
-            return
         if self._config.servers is None and self._config.topics_path is None:
             self._check_connected()
+        if self.topics is None:
+            return
         known = self._known(self.topics, found)
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
         check_written(self._topology, self._config, self.topics, known)
@@ -87,10 +86,7 @@ class TopicInputs:
     def _check_connected(self) -> None:
         """Raises `ConfigError` CS-203 for a topology that reads or writes topics, where none are connected."""
         if any(map(reads_topics, self._topology)) or any(self._topology.each(Sink)):
-            step = (
-                "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
-            )
-            raise refuse("CS-203", "neither bootstrap_servers nor topics_dir is set", step)
+            raise refuse("CS-203", "neither bootstrap_servers nor topics_dir is set", CONNECT)
 
     def _known(self, topics: TopicLog, found: Found) -> Mapping[str, int]:
         """The topics. At a first start the address may be a wrong one, so it is not waited for as long as later."""

@@ -45,7 +45,6 @@ class DeltaVersions:
 
     table: LakeTable
     _files: pa.fs.FileSystem = field(init=False)
-    _id: str | None = None
     _newest: int = -1
     _seen: tuple[int, int] | None = None
     _commits: dict[int, DeltaCommit] = field(default_factory=dict)
@@ -57,9 +56,7 @@ class DeltaVersions:
         self._files = _files_of(self.table)
 
     def table_id(self) -> str:
-        opened = self._opened()
-        self._id = self._id or str(opened.metadata().id)
-        return str(opened.metadata().id)
+        return str(self._opened().metadata().id)
 
     def newest(self) -> int:
         """Looks for the files of the log that follow; opens the table where the last one is another one now."""

@@ -212,13 +212,10 @@ class _Committed:
         wanted, last = (commit.partitions, names), self._last
         if last is not None and last[0] == wanted:
             return last[1]
-        self._check_same()
+        check_same(self._log.root, self._store, self._fingerprint)
         versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)]
         self._last = wanted, versions  # at once: other threads may read, too
         return versions
-
-    def _check_same(self) -> None:
-        check_same(self._log.root, self._store, self._fingerprint)
 
 
 def check_same(root: StateRoot, store: StoreDef, fingerprint: str) -> None:

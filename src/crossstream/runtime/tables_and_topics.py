@@ -26,6 +26,8 @@ from crossstream.topics import (
     TopicPartition,
 )
 
+CONNECT = "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
+"""The next step where no topics are connected (CS-203)."""
 Wanted = TypeVar("Wanted")
 Key = TypeVar("Key")
 Found = TypeVar("Found")
@@ -210,5 +212,4 @@ def _connected(owner: Owner | None, topic: str) -> Owner:
 
 def unconnected(topic: str) -> CrossStreamError:
     """The refusal (CS-203) of a topic where only tables are known."""
-    step = "StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics"
-    return refuse("CS-203", f"it is not known where the topic {topic!r} is", step, topic=topic)
+    return refuse("CS-203", f"it is not known where the topic {topic!r} is", CONNECT, topic=topic)
