@@ -1,0 +1,30 @@
+"""The commit of a batch that has run."""
+
+from __future__ import annotations
+
+import time
+
+from crossstream.runtime.scheduler import SourcePlanner
+from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.task.batch import Report
+from crossstream.task.counts import keep_largest
+
+
+def commit_after(last: Commit, entry: BatchEntry, report: Report, sources: SourcePlanner) -> Commit:
+    """What is known after a batch, which follows on the last commit."""
+    versions = {store: dict(names) for store, names in last.versions.items()}
+    for store, names in report.manifests.items():
+        versions.setdefault(store, {}).update(names)
+    newest = dict(last.frame_versions)
+    keep_largest(newest, report.frame_versions)
+    return Commit(
+        entry.id,
+        last.partitions,
+        sources.after(entry.ranges),
+        versions,
+        time.time(),
+        max(last.epoch, entry.epoch),
+        dict(sources.topic_ids),
+        frame_versions=newest,
+        stands={**last.stands, **entry.stands},
+    )
