@@ -106,7 +106,7 @@ def test_plain_rows_are_written_as_columns_are(rows):
     columns = pa.nulls(len(values), pa.large_binary()), pa.array(values, pa.large_binary())
     quick = unwrap(source, *columns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(envelopes, "_quick_decoders", lambda settings: None)
+        patch.setattr(envelopes, "_quick_decoders", lambda *settings: None)
         slow = unwrap(source, *columns)
     assert quick.bad == slow.bad == []
     assert quick.part.rows.equals(slow.part.rows)

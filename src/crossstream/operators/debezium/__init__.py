@@ -12,6 +12,7 @@
     >>> cs.StreamsBuilder().table("shop.public.notes", source=cs.debezium(Note, ordered_by="source.lsn"))
     <KTable shop.public.notes>
 
-`kernel.py`: what a batch of events makes of the rows before. `runner.py`: the step in a task. `plan.py`: its round and
-store. Reading events: `serdes/debezium`. Page: docs/debezium.md. Rules: semantics 3.17 (docs/semantics.md).
+`kernel.py`: what a batch of events makes of the rows before. `snapshots.py`: which rows the end of a snapshot deletes.
+`runner.py`: the step in a task. `plan.py`: its round and store. Reading events: `serdes/debezium`. Page:
+docs/debezium.md. Rules: semantics 3.17 and 3.20 (docs/semantics.md).
 """

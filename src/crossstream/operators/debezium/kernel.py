@@ -24,6 +24,7 @@ from crossstream.columns.order import by_key, running_maximum_of
 from crossstream.columns.values import Values
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
+from crossstream.operators.debezium.snapshots import SEEN
 from crossstream.serdes import calls
 from crossstream.serdes.debezium.events import NO_POSITION
 from crossstream.serdes.debezium.settings import Debezium
@@ -61,20 +62,23 @@ def complete(
     """
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes)
-    events, h = changes.take(order), hashes[order]
+    h = hashes[order]
     first = np.flatnonzero(begins)
     group = np.cumsum(begins) - 1
-    gone = events.value.missing()
-    left_out = np.asarray(events.extra[UNAVAILABLE])
+    gone = changes.value.missing()[order]
+    left_out = _beside(changes, UNAVAILABLE, 0)[order]
+    seen = _beside(changes, SEEN, NO_POSITION)[order]
     if settings.ordered_by is None and not left_out.any():
-        return _complete_already(view, changes, h, order, first, group, gone)
+        return _complete_already(view, changes, h, order, first, group, gone, seen)
+    events = changes.take(order)
     stored = view.lookup(h[first], take(events.key.wire(), first))
     before = Values(events.value.serde, wire=stored.gather("value"))
     there = stored.found & ~before.missing()
     newest = np.where(stored.found, stored.gather("ts"), NO_POSITION)
     if settings.ordered_by is not None and truncated_at >= 0:
         newest = np.maximum(newest, truncated_at)
-    on_time, highest = _in_order(np.asarray(events.extra[POSITION]), first, group, newest, settings)
+    places = seen if settings.ordered_by is None else np.asarray(events.extra[POSITION])
+    on_time, highest = _in_order(places, first, group, newest, settings)
     known, stretch = _known(group, begins, gone, on_time, there, left_out != 0)
     fails = on_time & ~gone & ~known
     kept = np.flatnonzero(on_time & ~fails)
@@ -82,13 +86,18 @@ def complete(
     previous = _previous(kept, gone, group, there)
     effective = kept[~gone[kept] | previous]
     made = replace(events, value=rows, extra={})
-    _remember(view, events, h, kept, rows, before, highest, first)
+    _remember(view, events, h, kept, rows, before, highest, seen, first, settings)
     arrived, place = np.sort(order[effective]), places_of(order, changes.rows)
     return Completed(
         made.take(place[arrived]),
         int((~on_time).sum()),
         [(int(order[row]), _unknown(settings, int(left_out[row]))) for row in np.flatnonzero(fails)],
     )
+
+
+def _beside(changes: Changes, name: str, without: int) -> np.ndarray:
+    """An extra column of numbers; ``without``: what all rows have where it is not there."""
+    return np.asarray(changes.extra[name]) if name in changes.extra else np.full(changes.rows, without)
 
 
 def _complete_already(
@@ -99,6 +108,7 @@ def _complete_already(
     first: np.ndarray,
     group: np.ndarray,
     gone: np.ndarray,
+    seen: np.ndarray,
 ) -> Completed:
     """The same where no event leaves out a value or may be late: only keys that begin with a delete are looked up."""
     there = np.zeros(len(first), bool)
@@ -106,19 +116,17 @@ def _complete_already(
     if len(asked):
         rows = first[asked]
         found = view.lookup(hashes[rows], take(changes.key.wire(), order[rows]))
-        there[asked] = found.found
-        there[asked[found.found]] = (
-            found.gather("value").is_valid().to_numpy(zero_copy_only=False)[found.found]
-        )
+        there[asked] = found.found  # of deleted rows none is kept
     effective = ~gone | _previous(np.arange(changes.rows), gone, group, there)
     last = np.append(first[1:], changes.rows) - 1
     columns: dict[str, Column] = {
         "h": hashes[first],
         "key": take(changes.key.wire(), order[first]),
-        "value": take(changes.value.wire(), order[last]),
-        "ts": np.full(len(first), NO_POSITION),
+        "ts": seen[last],
         "gone": gone[last].astype(np.uint8),
     }
+    if "value" in view.layout.names:
+        columns["value"] = take(changes.value.wire(), order[last])
     view.put(columns)
     whole = replace(changes, extra={})
     if not effective.all():
@@ -235,7 +243,9 @@ def _remember(
     rows: Values,
     before: Values,
     highest: np.ndarray,
+    seen: np.ndarray,
     first: np.ndarray,
+    settings: Debezium,
 ) -> None:
     """Puts the last row of each key, with the highest place seen; after a delete the place alone."""
     ends = np.append(first[1:], events.rows)
@@ -244,12 +254,15 @@ def _remember(
     source = np.where(last >= first, last, events.rows + np.arange(len(first)))
     wire = take(pa.concat_arrays([rows.wire(), before.wire()]), source)
     places = highest[ends - 1]
-    gone = ~wire.is_valid().to_numpy(zero_copy_only=False) & (places == NO_POSITION)
+    gone = ~wire.is_valid().to_numpy(zero_copy_only=False)
+    if settings.ordered_by is not None:
+        gone &= places == NO_POSITION
     columns: dict[str, Column] = {
         "h": hashes[first],
         "key": take(events.key.wire(), first),
         "value": wire,
         "ts": places,
+        "seen": seen[ends - 1],
         "gone": gone.astype(np.uint8),
     }
     view.put(columns)
@@ -304,6 +317,7 @@ def truncated(view: Snapshot, truncate: Changes, place: int) -> Changes:
             "key": keys,
             "value": pa.nulls(len(gone), pa.large_binary()),
             "ts": live["ts"][gone],
+            "seen": live.columns.get("seen", live["ts"])[gone],
             "gone": np.ones(len(gone), np.uint8),
         }
     )

@@ -6,7 +6,7 @@ passes over everything else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,8 +19,8 @@ from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
 from crossstream.serdes.avro.read import Record, Union, decoded
 from crossstream.serdes.avro.resolve import resolved
-from crossstream.serdes.avro.schema import Node, References, nullable, parse, record_of, with_fields
-from crossstream.serdes.avro.single import Reader, limits
+from crossstream.serdes.avro.schema import Node, References, parse, record_of, with_fields
+from crossstream.serdes.avro.single import Reader
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad, is_bytes
 from crossstream.serdes.debezium.events import (
     Events,
@@ -33,10 +33,21 @@ from crossstream.serdes.debezium.events import (
     no_positions,
     plain_ops,
 )
+from crossstream.serdes.debezium.row_bytes import WHOLE, checked_fields, cut_rows
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.debezium.snapshots import (
+    FLAT_MARKS,
+    PLACE,
+    READ,
+    TABLE,
+    Source,
+    flat_source,
+    flat_source_names,
+    no_marks,
+    snapshot_marks,
+)
 from crossstream.serdes.json.shapes import Field
 from crossstream.serdes.json.shapes import column as column_of
-from crossstream.serdes.registry.avro import ConfluentAvro
 from crossstream.serdes.registry.client import RegistrySettings
 from crossstream.serdes.registry.serde import check_ids, framed_parts, split_frames
 
@@ -54,6 +65,9 @@ LOGICAL = {
 
 ENVELOPE = ("op", "before", "after", "source", "ts_ms")
 
+OF_SOURCE = frozenset({"the source"})
+"""In place of needed fields: a record's source alone. No field of Avro has a space in its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class AvroEvents:
@@ -63,6 +77,17 @@ class AvroEvents:
     needed: frozenset[str]
 
     def events(self, data: pa.LargeBinaryArray) -> Events:
+        """With the marks of snapshots if any of them is of one: to read these takes a quarter more time."""
+        if not self.settings.reads_snapshot:
+            return self._events(data)
+        plain = replace(self, settings=replace(self.settings, reads_snapshot=False))
+        if READ not in plain._events(data.slice(0, 1)).ops:
+            found = plain._events(data)
+            if READ not in found.ops:
+                return found
+        return self._events(data)
+
+    def _events(self, data: pa.LargeBinaryArray) -> Events:
         column, reading = self._read(data, is_key=False, needed=self.needed)
         fields, meaning, rows = _parts(column), reading.meaning, None
         if reading.checked is not None:
@@ -78,7 +103,9 @@ class AvroEvents:
                 for name in ("before", "after")
             )
             ops = fields["op"].cast(pl.String).to_list()
-            return Events(ops, before, after, _positions(places, path, len(column)), rows)
+            mark = _place(fields, "source.snapshot") if self.settings.reads_snapshot else None
+            positions = _positions(places, path, len(column))
+            return Events(ops, before, after, positions, _marks(mark, len(column)), rows)
         rows = Columns(column, meaning, self.settings)
         names = [field.name for field in self.settings.fields]
         if not fields.keys() & set(names):
@@ -89,7 +116,9 @@ class AvroEvents:
             for name in ("__op", "__deleted")
         )
         ops = plain_ops(len(column), given, deleted)
-        return Events(ops, rows, rows, _positions(found[0] if found else None, path, len(column)))
+        flat = next((fields[name] for name in FLAT_MARKS if name in fields), None)
+        marks = _marks(flat if self.settings.reads_snapshot else None, len(column))
+        return Events(ops, rows, rows, _positions(found[0] if found else None, path, len(column)), marks)
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
         column, reading = self._read(data, is_key=True)
@@ -104,6 +133,13 @@ class AvroEvents:
         if missing := set(names) - set(column.struct.fields):
             raise bad(f"the key of the record has no field {', '.join(sorted(missing))}")
         return Columns(column, meaning, self.settings)
+
+    def sources(self, data: pa.LargeBinaryArray) -> Sequence[Source]:
+        column, _ = self._read(data, is_key=False, needed=OF_SOURCE)
+        fields = _parts(column)
+        if "after" in fields and is_envelope(fields, self.settings.keys):
+            return [source or {} for source in fields["source"].to_list()]
+        return [flat_source(row) for row in column.to_list()]
 
     def is_other(self, data: bytes) -> bool:
         """Heartbeats, markers of transactions and changes of schemas, by the names of their schemas."""
@@ -176,11 +212,19 @@ def _reading(
     if is_key:
         return _Reading(resolved(writer, with_fields(writer, set(settings.keys))), meaning)
     fields = {one.name: one.node for one in writer.fields}
+    if needed is OF_SOURCE:
+        nothing: set[str] = set()
+        of_source = {"before": nothing, "after": nothing, "source": {*TABLE, *PLACE}}
+        names = {"op", *of_source} if is_envelope(fields, settings.keys) else set(flat_source_names())
+        node = with_fields(writer, names, of_source)
+        return _Reading(resolved(_without_texts(writer, names, of_source), node), meaning)
     if "after" not in fields or not is_envelope(fields, settings.keys):
-        node = with_fields(writer, wanted | {"__deleted", "__op", *flat_names(settings.ordered_by)})
+        flat = {"__deleted", "__op", *flat_names(settings.ordered_by)}
+        node = with_fields(writer, wanted | flat | (set(FLAT_MARKS) if settings.reads_snapshot else set()))
         return _Reading(resolved(writer, node), meaning)
     position = (settings.ordered_by or "").rpartition(".")[2]
-    inside = {"before": wanted, "after": wanted, "source": {position}}
+    around = {position, "snapshot"} if settings.reads_snapshot else {position}
+    inside = {"before": wanted, "after": wanted, "source": around}
     row, checked = record_of(fields["after"]), None
     if needed is not None and row is not None:
         checked = checked_fields(row, meaning.inner.get("after", NO_SCHEMA), settings)
@@ -277,6 +321,15 @@ def _positions(column: pl.Series | None, path: str | None, rows: int) -> np.ndar
     return no_positions(rows) if column is None or path is None else as_numbers(column.to_list(), path)
 
 
+def _marks(column: pl.Series | None, rows: int) -> np.ndarray:
+    """The marks of snapshots; most columns have one text in all rows."""
+    if column is None:
+        return no_marks(rows)
+    if column.n_unique() == 1:
+        return np.repeat(snapshot_marks(column.head(1).to_list()), rows)
+    return snapshot_marks(column.to_list())
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Rows as columns (`Image`); None: there are none."""
@@ -300,66 +353,3 @@ class Columns:
         if is_bytes(dtype):  # which may be text
             return Raw(column, self.settings.logical(field.name, dtype))
         return Raw(column, self.meaning.inner.get(field.name, NO_SCHEMA))
-
-
-# Rows whose bytes are those that the table stores: they are cut out of the event, not written again. That is so where
-# the schema of the connector's row and the one of the table have the same fields in the same order, and each pair of
-# types has the same bytes.
-
-WHOLE = "row bytes"
-"""The column with the bytes of a row; no field of Avro has a space in its name."""
-
-_SAME = ("boolean", "int", "long", "float", "double", "bytes", "string")
-_TIMES = ("timestamp-micros", "local-timestamp-micros")
-
-
-def checked_fields(row: Node, meaning: Logical, settings: Debezium) -> Mapping[str, str] | None:
-    """The fields whose values have to be looked at, as the table's type has narrower limits, with that type.
-
-    None: the bytes differ. ``row``: the connector's, with plain types; ``meaning``: what they mean.
-    """
-    serde = settings.stored
-    stored = record_of(serde.form.node) if isinstance(serde, ConfluentAvro) else None
-    if stored is None or [one.name for one in row.fields] != [one.name for one in stored.fields]:
-        return None
-    checked = {}
-    for one, other in zip(row.fields, stored.fields, strict=True):
-        logical = _shared(one.node, other.node, meaning.inner.get(one.name, NO_SCHEMA))
-        if logical is None:
-            return None
-        if logical:
-            checked[one.name] = logical
-    return checked
-
-
-def _shared(written: Node, stored: Node, meaning: Logical) -> str | None:
-    """The logical type of the table's field, or no text; None: the bytes differ."""
-    if "union" in (written.kind, stored.kind):
-        if written.kind != stored.kind or [part.kind == "null" for part in written.parts] != [
-            part.kind == "null" for part in stored.parts
-        ]:
-            return None
-        one, other = nullable(written), nullable(stored)
-        return None if one is None or other is None else _shared(one, other, meaning)
-    if stored.logical in _TIMES:
-        return stored.logical if written.kind == "long" and meaning.unit == "micros" else None
-    if stored.logical == "date":
-        return "date" if written.kind == "int" else None
-    if stored.logical or written.kind not in _SAME or (written.kind == "string" and meaning.name == DECIMAL):
-        return None
-    return "" if written.kind == stored.kind or (written.kind, stored.kind) == ("int", "long") else None
-
-
-def cut_rows(after: pl.Series, checked: Mapping[str, str], settings: Debezium) -> pa.LargeBinaryArray | None:
-    """The bytes of the rows; None: one of them leaves a value out, or has a time beyond the calendar."""
-    for name, logical in checked.items():
-        column, (low, high) = after.struct.field(name), limits(logical)
-        least, most = column.min(), column.max()
-        if least is not None and not low <= least <= most < high:  # type: ignore[operator]
-            return None
-    made = after.struct.field(WHOLE).to_arrow().cast(arrays.LARGE_BINARY)
-    if settings.unavailable and settings.unavailable_value:
-        content = arrays.content(made).tobytes()
-        if any(mark.encode() in content for mark in settings.marks):
-            return None
-    return made

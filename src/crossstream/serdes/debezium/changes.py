@@ -31,6 +31,7 @@ from crossstream.serdes.debezium.events import (
     no_positions,
 )
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.debezium.snapshots import generations, no_generations, no_marks
 from crossstream.serdes.json.rows import encode_rows
 from crossstream.serdes.json.shapes import Field, column
 from crossstream.serdes.registry.serde import INTERNAL_ID, put_frames
@@ -46,7 +47,8 @@ class Part(NamedTuple):
     """Some changes. ``records``: the record of each; ``rows``: null for a delete.
 
     ``unavailable``: a bit for each of the fields that may be unavailable. ``positions``: places in the log.
-    ``truncates``: the rows that stand for all keys, whose own key is null.
+    ``truncates``: the rows that stand for all keys, whose own key is null. ``snapshot``: how a snapshot shows the
+    row, as `snapshot_marks`, and ``generation``: which one does; none where the settings do not read them.
     """
 
     records: np.ndarray
@@ -56,6 +58,8 @@ class Part(NamedTuple):
     unavailable: np.ndarray
     positions: np.ndarray
     truncates: np.ndarray
+    snapshot: np.ndarray
+    generation: np.ndarray
 
 
 @dataclass(slots=True)
@@ -230,8 +234,28 @@ def _quickly(reading: _Reading, rows: np.ndarray, quick: Quick) -> Part | None:
         keys = _encoded_keys(settings, columns)
         text = encode_rows(objects, settings.row.name)
         left_out = np.zeros(len(put), np.int64)
-        parts.append(Part(rows[put], keys, text, shown, left_out, positions[put], _no_truncates(len(put))))
+        parts.append(
+            Part(
+                rows[put],
+                keys,
+                text,
+                shown,
+                left_out,
+                positions[put],
+                _no_truncates(len(put)),
+                *_shown(reading, rows[put], quick.snapshot[put]),
+            )
+        )
     return _together(parts)
+
+
+def _shown(reading: _Reading, records: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The marks of events, and the snapshots that they are of."""
+    if not marks.any():
+        return marks, no_generations(len(marks))
+    return marks, generations(
+        marks, lambda rows: reading.format.sources(reading.value.take(pa.array(records[rows])))
+    )
 
 
 def _fields(settings: Debezium) -> Mapping[str, Field]:
@@ -268,6 +292,7 @@ def _upserts(reading: _Reading, rows: np.ndarray, put: np.ndarray, events: Event
         unavailable,
         events.positions[put],
         _no_truncates(len(put)),
+        *_shown(reading, rows[put], events.snapshot[put]),
     )
 
 
@@ -331,6 +356,8 @@ def _deletes(
         np.zeros(count, np.int64),
         positions,
         _no_truncates(count),
+        no_marks(count),
+        no_generations(count),
     )
 
 
@@ -341,9 +368,8 @@ def _columns_type(reading: _Reading) -> pl.DataType:
 
 def _no_changes(reading: _Reading) -> Part:
     none, nothing = np.empty(0, np.int64), pa.nulls(0, pa.large_binary())
-    return Part(
-        none, nothing, nothing, arrays.null_series(0, _columns_type(reading)), none, none, _no_truncates(0)
-    )
+    columns = arrays.null_series(0, _columns_type(reading))
+    return Part(none, nothing, nothing, columns, none, none, _no_truncates(0), no_marks(0), none)
 
 
 def _no_truncates(rows: int) -> np.ndarray:
@@ -365,4 +391,6 @@ def _together(parts: Sequence[Part]) -> Part:
         np.concatenate([part.unavailable for part in parts])[order],
         np.concatenate([part.positions for part in parts])[order],
         np.concatenate([part.truncates for part in parts])[order],
+        np.concatenate([part.snapshot for part in parts])[order],
+        np.concatenate([part.generation for part in parts])[order],
     )

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays
+from crossstream.serdes.debezium.connect_schemas import described_by, schema_in
 from crossstream.serdes.debezium.convert import DECIMAL, NO_SCHEMA, Logical, bad
 from crossstream.serdes.debezium.events import (
     DELETE,
@@ -34,6 +35,14 @@ from crossstream.serdes.debezium.events import (
 )
 from crossstream.serdes.debezium.raw import LENIENT, Boxed, Rows
 from crossstream.serdes.debezium.settings import Debezium, layout_of
+from crossstream.serdes.debezium.snapshots import (
+    FLAT_MARKS,
+    READ,
+    Source,
+    flat_source,
+    no_marks,
+    snapshot_marks,
+)
 from crossstream.serdes.json.rows import Decoder, decode_rows
 from crossstream.serdes.json.shapes import NoColumn, column, instance_of
 
@@ -59,6 +68,7 @@ def _struct_of(fields: Sequence[tuple[str, Any]], **more: Any) -> Any:
 
 
 _Position = int | str | None | UnsetType
+_Mark = str | bool | None | UnsetType
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,12 @@ def _decoders(settings: Debezium) -> Decoders:
     row = _struct_of(fields)
     taken = {name for name, _ in fields}
     marks: dict[str, Any] = {}
-    for attribute, name in (("deleted", "__deleted"), ("op", "__op")):
+    flat = [("deleted", "__deleted"), ("op", "__op")]
+    if settings.reads_snapshot:
+        flat += zip(("snapshot", "mark"), FLAT_MARKS, strict=True)
+    for attribute, name in flat:
         if name not in taken:
-            marks[attribute] = (name, str | bool | None | UnsetType)
+            marks[attribute] = (name, _Mark)
     members: list[Any] = [
         ("op", str),
         ("before", row | str | None | UnsetType, UNSET),
@@ -89,7 +102,7 @@ def _decoders(settings: Debezium) -> Decoders:
         own = flat_names(position)[0]
         if own not in taken:
             marks["position"] = (own, _Position)
-    members += _place_in_envelope(position)
+    members += _around_rows(position, settings.reads_snapshot)
     envelope = msgspec.defstruct("Envelope", members, gc=False)
     plain = _struct_of(fields, **marks)
     kinds = {True: envelope, False: plain}
@@ -106,17 +119,27 @@ def _decoders(settings: Debezium) -> Decoders:
     )
 
 
-def _place_in_envelope(path: str | None) -> list[Any]:
-    """The member of an envelope that has the place of the event."""
-    if path is None:
-        return []
-    source, _, name = path.rpartition(".")
-    if not source:
-        return [(name, _Position, UNSET)]
-    inside = msgspec.defstruct(
-        "Source", [("position", _Position, UNSET)], rename={"position": name}, gc=False
-    )
-    return [(source, inside | None | UnsetType, UNSET)]
+def _around_rows(path: str | None, with_mark: bool) -> list[Any]:
+    """The members of an envelope that have the place of the event, and the mark of a snapshot."""
+    members: list[Any] = []
+    inside: dict[str, dict[str, tuple[str, Any]]] = {}
+    if path is not None:
+        source, _, name = path.rpartition(".")
+        if source:
+            inside[source] = {"position": (name, _Position)}
+        else:
+            members.append((name, _Position, UNSET))
+    if with_mark:
+        inside.setdefault("source", {})["mark"] = ("snapshot", _Mark)
+    for member, fields in inside.items():
+        made = msgspec.defstruct(
+            "Source",
+            [(attribute, kind, UNSET) for attribute, (_, kind) in fields.items()],
+            rename={attribute: name for attribute, (name, _) in fields.items()},
+            gc=False,
+        )
+        members.append((member, made | None | UnsetType, UNSET))
+    return members
 
 
 def _key_fields(settings: Debezium, dtypes: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -134,11 +157,15 @@ class Quick(NamedTuple):
     ops: list[str]
     rows: list[Any]
     positions: np.ndarray
+    snapshot: np.ndarray
 
 
 @lru_cache(maxsize=64)
-def _quick_decoders(settings: Debezium) -> tuple[Decoder, Decoder] | None:
-    """Decoders of envelopes, alone and in a schema, whose rows need no conversion; None: some field may need one."""
+def _quick_decoders(settings: Debezium, with_mark: bool) -> tuple[Decoder, Decoder] | None:
+    """Decoders of envelopes, alone and in a schema, whose rows need no conversion; None: some field may need one.
+
+    ``with_mark``: the marks of snapshots are read, which takes a fifth more time.
+    """
     for field in settings.fields:
         if column(field).wire not in (str, float, bool) and not isinstance(column(field).dtype, pl.Int64):
             return None
@@ -147,7 +174,7 @@ def _quick_decoders(settings: Debezium) -> tuple[Decoder, Decoder] | None:
     members: list[Any] = [
         ("op", str),
         ("after", row.wire | None, UNSET),
-        *_place_in_envelope(settings.ordered_by),
+        *_around_rows(settings.ordered_by, with_mark),
     ]
     envelope = msgspec.defstruct("Envelope", members, gc=False)
     return msgspec.json.Decoder(envelope), msgspec.json.Decoder(_around(envelope))
@@ -161,24 +188,33 @@ class JsonEvents:
 
     def quick(self, data: pa.LargeBinaryArray) -> Quick | None:
         """The events of records that all have an envelope, with plain rows of the declared type; None of others."""
-        decoders = _quick_decoders(self.settings)
-        if decoders is None or self._may_leave_out(data):
+        if _quick_decoders(self.settings, False) is None or self._may_leave_out(data):
             return None
         try:
-            schema, enveloped = _form(data[0].as_py(), self.settings.keys)
-            if not enveloped:
+            form = _form(data[0].as_py(), self.settings.keys)
+            if not form.enveloped:
                 return None
-            objects = decode_rows(data, decoders[schema], _NAME)
-            if schema:
-                described = _described([one.schema for one in objects])
-                if described is not None and self._has_decimals(described):
-                    return None
-                objects = [one.payload for one in objects]
-            ops = list(map(attrgetter("op"), objects))
-            rows = list(map(attrgetter("after"), objects))
-            return Quick(ops, rows, self._positions(objects, enveloped=True))
+            with_mark = self.settings.reads_snapshot and form.op == READ
+            quick = self._quick(data, form.schema, with_mark)
+            if quick is not None and self.settings.reads_snapshot and not with_mark and READ in quick.ops:
+                quick = self._quick(data, form.schema, True)
+            return quick
         except (SerdeError, AttributeError):
             return None
+
+    def _quick(self, data: pa.LargeBinaryArray, schema: bool, with_mark: bool) -> Quick | None:
+        decoders = _quick_decoders(self.settings, with_mark)
+        assert decoders is not None
+        objects = decode_rows(data, decoders[schema], _NAME)
+        if schema:
+            described = described_by([one.schema for one in objects])
+            if described is not None and self._has_decimals(described):
+                return None
+            objects = [one.payload for one in objects]
+        ops = list(map(attrgetter("op"), objects))
+        rows = list(map(attrgetter("after"), objects))
+        marks = _marks_of(objects) if with_mark else no_marks(len(objects))
+        return Quick(ops, rows, self._positions(objects, enveloped=True), marks)
 
     def _may_leave_out(self, data: pa.LargeBinaryArray) -> bool:
         if not self.settings.unavailable:
@@ -192,12 +228,12 @@ class JsonEvents:
         return any(row.inner.get(field.name, NO_SCHEMA).name == DECIMAL for field in self.settings.fields)
 
     def events(self, data: pa.LargeBinaryArray) -> Events:
-        schema, enveloped = _form(data[0].as_py(), self.settings.keys)
+        schema, enveloped, _ = _form(data[0].as_py(), self.settings.keys)
         decoders = _decoders(self.settings)
         objects = decode_rows(data, decoders.events[schema, enveloped], _NAME)
         described: Logical | None = None
         if schema:
-            described = _described([one.schema for one in objects if one is not None])
+            described = described_by([one.schema for one in objects if one is not None])
             objects = [None if one is None else one.payload for one in objects]
         return self._enveloped(objects, described) if enveloped else self._plain(objects, described)
 
@@ -210,11 +246,12 @@ class JsonEvents:
             Rows(
                 self.settings,
                 self._documents(list(map(attrgetter(name), objects))),
-                _schema(inner, name, described),
+                schema_in(inner, name, described),
             )
             for name in ("before", "after")
         )
-        return Events(ops, before, after, self._positions(objects, enveloped=True))
+        marks = _marks_of(objects) if self.settings.reads_snapshot else no_marks(len(objects))
+        return Events(ops, before, after, self._positions(objects, enveloped=True), marks)
 
     def _documents(self, rows: list[Any]) -> list[Any]:
         """The rows; MongoDB writes each as text."""
@@ -226,7 +263,7 @@ class JsonEvents:
     def _plain(self, objects: list[Any], described: Logical | None) -> Events:
         if len(objects) == 1 and objects[0] is None:
             nothing = Rows(self.settings, [None], described)
-            return Events([DELETE], nothing, nothing, self._positions(objects, enveloped=False))
+            return Events([DELETE], nothing, nothing, self._positions(objects, enveloped=False), no_marks(1))
         if None in objects:
             raise bad("a record without payload among others")
         rows = Rows(self.settings, objects, described)
@@ -237,7 +274,11 @@ class JsonEvents:
             for name in ("op", "deleted")
         )
         ops = plain_ops(len(objects), given, deleted)
-        return Events(ops, rows, rows, self._positions(objects, enveloped=False))
+        marks = no_marks(len(objects))
+        for name in ("snapshot", "mark"):
+            if hasattr(type(objects[0]), name):
+                marks = np.maximum(marks, snapshot_marks(list(map(attrgetter(name), objects))))
+        return Events(ops, rows, rows, self._positions(objects, enveloped=False), marks)
 
     def _positions(self, objects: list[Any], *, enveloped: bool) -> np.ndarray:
         path = self.settings.ordered_by
@@ -265,7 +306,7 @@ class JsonEvents:
         objects = decode_rows(data, decoders.keys[schema], _NAME)
         described = None
         if schema:
-            described = _described([one.schema for one in objects])
+            described = described_by([one.schema for one in objects])
             objects = [one.payload for one in objects]
             if single and None in objects:
                 raise bad("the key of the record is null")
@@ -274,6 +315,17 @@ class JsonEvents:
             if UNSET in list(map(attrgetter(f"f{place}"), objects)):
                 raise bad(f"the key of the record has no field {name}")
         return rows
+
+    def sources(self, data: pa.LargeBinaryArray) -> Sequence[Source]:
+        return [self._source(record) for record in data.to_pylist()]
+
+    def _source(self, record: bytes) -> Source:
+        fields = _fields(record)
+        if _has_schema(fields):
+            fields = _fields(bytes(fields["payload"]))
+        if is_envelope(fields, self.settings.keys):
+            return _plain(fields["source"]) or {}
+        return flat_source({name: _plain(value) for name, value in fields.items() if name.startswith("__")})
 
     def _bare(self, data: pa.LargeBinaryArray) -> list[Any]:
         kind = _decoders(self.settings).keys[False].type
@@ -302,47 +354,37 @@ def _fields(record: bytes) -> dict[str, msgspec.Raw]:
     return _Fields.decode(record)
 
 
+def _plain(raw: msgspec.Raw) -> Any:
+    return msgspec.json.decode(raw)
+
+
 def _has_schema(fields: Mapping[str, Any]) -> bool:
     return "payload" in fields and set(fields) <= {"schema", "payload"}
 
 
-def _form(record: bytes, keys: Sequence[str]) -> tuple[bool, bool]:
-    """Whether a record has a schema around it, and an envelope."""
+class _Form(NamedTuple):
+    """Whether a record has a schema around it, and an envelope; and its operation."""
+
+    schema: bool
+    enveloped: bool
+    op: Any
+
+
+def _form(record: bytes, keys: Sequence[str]) -> _Form:
     try:
         fields = {} if record == b"null" else _fields(record)
         schema = _has_schema(fields)
         if schema and bytes(fields["payload"]) != b"null":
             fields = _fields(bytes(fields["payload"]))
+        op = msgspec.json.decode(fields["op"]) if "op" in fields else None
     except msgspec.MsgspecError as error:
         raise bad(f"the record is not a JSON object ({error})") from error
-    return schema, is_envelope(fields, keys)
+    return _Form(schema, is_envelope(fields, keys), op)
 
 
-def _described(schemas: list[Any]) -> Logical | None:
-    """What the schemas around some records say, which are to be one."""
-    texts = {b"" if one is UNSET else bytes(one) for one in schemas}
-    if len(texts) > 1:
-        raise bad("records with several schemas")
-    text = next(iter(texts), b"")
-    return None if text in (b"", b"null") else _parsed(text)
-
-
-@lru_cache(maxsize=256)
-def _parsed(text: bytes) -> Logical:
-    return _logical(msgspec.json.decode(text))
-
-
-def _logical(schema: Any) -> Logical:
-    """What a schema of Kafka Connect says."""
-    scale = (schema.get("parameters") or {}).get("scale")
-    items = schema.get("items")
-    return Logical(
-        schema.get("name"),
-        None if scale is None else int(scale),
-        {one["field"]: _logical(one) for one in schema.get("fields") or () if "field" in one},
-        _logical(items) if isinstance(items, dict) else None,
-    )
-
-
-def _schema(inner: Mapping[str, Logical], name: str, described: Logical | None) -> Logical | None:
-    return None if described is None else inner.get(name, NO_SCHEMA)
+def _marks_of(objects: list[Any]) -> np.ndarray:
+    """The marks of snapshots in the sources of events."""
+    try:
+        return snapshot_marks(list(map(attrgetter("source.mark"), objects)))
+    except AttributeError:  # an event without a source
+        return snapshot_marks([getattr(one.source, "mark", None) for one in objects])

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from crossstream.errors import CrossStreamError
 from crossstream.serdes.debezium.convert import Logical, bad
+from crossstream.serdes.debezium.snapshots import Source
 from crossstream.serdes.json.shapes import Field
 
 UPSERTS = ("c", "r", "u")
@@ -42,7 +43,7 @@ class Image(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Change events of one form. ``positions``: places in the log of the database.
+    """Change events of one form. ``positions``: places in the log of the database; ``snapshot``: as `snapshot_marks`.
 
     ``rows``: the rows after the changes as payloads of the table's serde, where they are in the events; then ``after``
     has only the columns that are asked for, and no value is left out.
@@ -52,6 +53,7 @@ class Events:
     before: Image
     after: Image
     positions: np.ndarray
+    snapshot: np.ndarray
     rows: pa.LargeBinaryArray | None = None
 
 
@@ -63,6 +65,9 @@ class Format(Protocol):
 
     def keys(self, data: pa.LargeBinaryArray) -> Image:
         """The keys of records, as rows that have the columns of the primary key."""
+
+    def sources(self, data: pa.LargeBinaryArray) -> Sequence[Source]:
+        """What few events of one form say of where they come from."""
 
     def is_other(self, data: bytes) -> bool:
         """Whether a record that is no event is one that a connector writes beside them, as a heartbeat."""

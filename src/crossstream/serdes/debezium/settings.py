@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Literal, get_origin
 
@@ -34,7 +34,8 @@ class Debezium:
     ``row``, ``key``: the serdes of the table; ``keys``: the columns of the primary key. ``units``, ``scales``: pairs of
     a field and its setting; the unit of the field "" is for all fields. ``binary``: how bytes are text.
     ``unavailable``: the fields that an event may leave out, with ``unavailable_value`` in their place. ``registry``:
-    that of Avro's schemas; None: events are JSON.
+    that of Avro's schemas; None: events are JSON. ``transactions``: the topic that says when transactions end.
+    ``snapshots``: whether a snapshot shows all rows. ``reads_snapshot``: whether the marks of snapshots are read.
     """
 
     row: TypedJson | SchemaJson
@@ -50,6 +51,9 @@ class Debezium:
     truncate: Literal["refuse", "ignore", "delete"] = "refuse"
     tombstones: Literal["ignore", "delete"] = "delete"
     registry: RegistrySettings | None = None
+    snapshots: Literal["full", "partial"] = "partial"
+    transactions: str | None = None
+    reads_snapshot: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -58,9 +62,24 @@ class Debezium:
         return () if value is None else _marks(value)
 
     @property
-    def needs_rows(self) -> bool:
+    def needs_values(self) -> bool:
         """Whether an event is read together with the row as it was before."""
         return bool(self.unavailable) or self.ordered_by is not None
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it is kept which rows there are."""
+        return self.needs_values or self.follows_snapshots
+
+    @property
+    def follows_snapshots(self) -> bool:
+        """Whether the end of a snapshot deletes rows."""
+        return self.snapshots == "full"
+
+    @property
+    def without_snapshots(self) -> Debezium:
+        """The same for a reader that keeps no rows."""
+        return replace(self, snapshots="partial", reads_snapshot=False)
 
     @property
     def stored(self) -> Serde:

@@ -1,0 +1,61 @@
+"""The rounds of a batch, one after the other, and what they give the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from crossstream.planning.plan import Plan
+from crossstream.runtime.round import Outgoing, Sent
+from crossstream.task.batch import Batch, Report, unpack_report
+from crossstream.task.shuffle_codec import FRAME, REPORT, Block
+
+
+def follows(plan: Plan, batch: Batch) -> bool:
+    """Whether the rounds of a plan have something to do when those of its global tables are done."""
+    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources))
+
+
+def in_turn(
+    plan: Plan,
+    batch: Batch,
+    first: Iterable[Outgoing],
+    later: Callable[[int, int, list[Block]], Iterable[Outgoing]],
+    has: Callable[[str, int], bool],
+) -> Iterator[Block]:
+    """Round by round, partition by partition; yields the blocks for the driver.
+
+    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
+    there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
+    make what it lacks, or to react to the clock, a timer or a global table.
+    """
+    waiting: dict[tuple[int, int], list[Block]] = {}
+
+    def sorted_out(sent: Iterable[Outgoing]) -> Iterator[Block]:
+        for pid, blocks in sent:
+            for block in blocks:
+                if block[1] < 0:
+                    yield block
+                else:
+                    waiting.setdefault((block[0], pid), []).append(block)
+
+    yield from sorted_out(first)
+    for number, part in enumerate(plan.parts[1:], 1):
+        reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
+        for pid in range(batch.partitions):
+            blocks = waiting.pop((number, pid), [])
+            ticks = any(has(store, pid) for store in part.timers)
+            if blocks or reacts or ticks or any(not has(store, pid) for store in part.derived):
+                yield from sorted_out(later(number, pid, blocks))
+
+
+def collected(blocks: Iterable[Block]) -> tuple[Report, Sent]:
+    """Reports added up, and records for the driver, in order of the tasks."""
+    report = Report()
+    frames: Sent = {}
+    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
+        if exchange == REPORT:
+            report.add(unpack_report(blob))
+        elif exchange == FRAME:
+            length = 4 + int.from_bytes(blob[:4], "big")
+            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
+    return report, frames
