@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,8 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.graph.nodes import TableSink
-from crossstream.once import BatchMark
-from crossstream.operators.sink.table_rows import holds_any
+from crossstream.once import BatchMark, stands_as_text
+from crossstream.operators.sink.table_rows import holds_any, other_type
 
 _CONSTRAINT = "delta.constraints."
 _WRITTEN = 5
@@ -49,6 +49,7 @@ class DeltaSink:
     _lacks: list[str] = field(default_factory=list)
 
     conflicts: tuple[type[Exception], ...] = (CommitFailedError,)
+    together: None = None
 
     def open(self) -> bool:
         """Opens the newest version; False: there is no table."""
@@ -79,6 +80,9 @@ class DeltaSink:
     @property
     def schema(self) -> pa.Schema:
         return pa.schema(self._opened.schema())
+
+    def differs(self, field: pa.Field) -> str | None:
+        return other_type("delta", self.schema.field(field.name), field)
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -118,12 +122,16 @@ class DeltaSink:
         """The newest batch of the mark's writer and state that the table has."""
         return self._opened.transaction_version(_writer(mark))
 
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
     def write(self, rows: pa.Table, mark: BatchMark) -> None:
         table = self._opened
         noted = {
             "crossstream.writer": mark.writer,
             "crossstream.state": mark.state,
             "crossstream.batch": str(mark.batch),
+            **stands_as_text(mark),
         }
         properties = CommitProperties(noted, app_transactions=[Transaction(_writer(mark), mark.batch)])
         if DELETED not in rows.column_names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -30,7 +31,8 @@ from crossstream.columns.flat import DELETED, keys_of, with_columns
 from crossstream.errors import type_and_text
 from crossstream.graph.nodes import TableSink
 from crossstream.lakehouse.iceberg_catalog import catalog_of
-from crossstream.once import BatchMark, mark_as_text, mark_of_text
+from crossstream.once import BatchMark, mark_as_text, mark_of_text, stands_as_text
+from crossstream.operators.sink.table_rows import other_type
 
 KEY = "crossstream.key"
 """The table's setting that has the columns of its key."""
@@ -52,6 +54,7 @@ class IcebergSink:
     _table: Table | None = field(default=None)
 
     conflicts: tuple[type[Exception], ...] = (CommitFailedException, ValidationException)
+    together: None = None
 
     def open(self) -> bool:
         """Opens the newest version; False: there is no table."""
@@ -74,6 +77,9 @@ class IcebergSink:
     @property
     def schema(self) -> pa.Schema:
         return self._opened.schema().as_arrow()
+
+    def differs(self, field: pa.Field) -> str | None:
+        return other_type("iceberg", self.schema.field(field.name), field)
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -103,10 +109,17 @@ class IcebergSink:
         found = mark_of_text(text or "", mark.application, mark.sink)
         return found.batch if found is not None and found.state == mark.state else None
 
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
     def write(self, rows: pa.Table, mark: BatchMark) -> None:
         table, summary = (
             self._opened,
-            {f"{_setting(mark)}.batch": str(mark.batch), "crossstream.state": mark.state},
+            {
+                f"{_setting(mark)}.batch": str(mark.batch),
+                "crossstream.state": mark.state,
+                **stands_as_text(mark),
+            },
         )
         added, deleted = rows, None
         if DELETED in rows.column_names:

@@ -1,20 +1,32 @@
-"""The Delta and Iceberg tables of an application: checked, created, and written batch by batch."""
+"""The tables that an application writes, of Delta, Iceberg and Postgres: checked, created, written batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from time import sleep
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from crossstream.columns.flat import DELETED, NoSuchColumn, flat_rows, keys_of, table_type
+from crossstream.columns.flat import DELETED, flat_rows, keys_of
 from crossstream.error_codes import refuse
-from crossstream.errors import CrossStreamError, type_and_text
+from crossstream.errors import CrossStreamError
 from crossstream.graph.nodes import Graph, TableSink
+from crossstream.lakehouse.refusals import (
+    ahead,
+    behind,
+    demanding,
+    no_sink,
+    other_columns,
+    other_key,
+    unnamed_partitions,
+    unwritable,
+)
 from crossstream.once import BatchMark
-from crossstream.operators.sink.table_rows import layout
+from crossstream.operators.sink.table_rows import layout, never_null
 from crossstream.storage.files import BufferList
 from crossstream.task.shuffle_codec import unpack
 
@@ -30,8 +42,15 @@ class Writer(Protocol):
     conflicts: tuple[type[Exception], ...]
 
     @property
+    def together(self) -> str | None:
+        """The same for tables that are written in one transaction; None: it is written alone."""
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of the table."""
+
+    def differs(self, field: pa.Field) -> str | None:
+        """How the column of this name differs in type, as "price is integer there and text here"; None: it does not."""
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -61,8 +80,11 @@ class Writer(Protocol):
     def newest(self, mark: BatchMark) -> int | None:
         """The newest batch of the mark's writer and state that the table has."""
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """In which the tables are written that are written together."""
+
     def write(self, rows: pa.Table, mark: BatchMark) -> None:
-        """Writes rows and mark in one commit."""
+        """Writes rows and mark in one commit, or in the transaction around it."""
 
     def reset(self, mark: BatchMark) -> None:
         """Writes the mark of an earlier batch, and no rows."""
@@ -79,6 +101,7 @@ class Tables:
         self._application = application
         self._state = ""
         self._writers: dict[str, Writer] = {}
+        self._sessions: dict[str, Any] = {}
         self.written: dict[str, int] = {}
         """The last batch that each table got, by sink; a table without it has lost rows."""
 
@@ -98,57 +121,84 @@ class Tables:
         `StateError` CS-744 if a table has later batches of this state, CS-745 if not all that were written.
         """
         self._state, self.written = state, dict(written or {})
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._begin(newest, restarts=restarts)
+            failed.pop_all()
+
+    def _begin(self, newest: int, *, restarts: bool) -> None:
         for node in self._sinks.values():
             found = self._guarded(node, partial(self._newest, node, newest))
             if found is not None and found > newest:
                 if not restarts:
-                    raise _ahead(node, found, newest)
+                    raise ahead(node, found, newest)
                 self._guarded(node, partial(self._writers[node.name].reset, self._mark(node.name, newest)))
 
     def rows(self, blobs: Mapping[str, list[bytes]]) -> dict[str, pa.Table]:
         """What a batch writes: by sink, from records in wire form."""
         return {name: self._rows(self._sinks[name], blobs[name]) for name in self._sinks if blobs.get(name)}
 
-    def write(self, name: str, rows: pa.Table, batch: int, state: str | None = None) -> None:
-        """Writes the rows of a batch into a sink's table, unless it has that batch.
+    def write(
+        self,
+        rows: Mapping[str, pa.Table],
+        batch: int,
+        state: str | None = None,
+        stands: Mapping[str, Mapping[str, str | int | None]] | None = None,
+    ) -> None:
+        """Writes the rows of a batch, by sink, into the tables that do not have it: those of one database together.
+
+        ``stands``: see `BatchMark`.
 
         Raises `SinkError` CS-657, CS-658 and CS-665, `StateError` CS-746 where the topology has no such sink.
         """
         self._state = self._state if state is None else state
-        node = self._sinks.get(name)
-        if node is None:
-            raise _no_sink(name, batch)
-        self._guarded(node, partial(self._write, node, rows, self._mark(name, batch)))
+        groups: dict[str, list[_Part]] = {}
+        for name, part in rows.items():
+            node = self._sinks.get(name)
+            if node is None:
+                raise no_sink(name, batch)
+            group = groups.setdefault(self._writer(node).together or name, [])
+            mark = replace(self._mark(name, batch), stands=stands or {})
+            group.append(_Part(node, self._writer(node), part, mark))
+        for parts in groups.values():
+            self._write(parts)
 
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+        self._sessions.clear()
 
     def _newest(self, node: TableSink, newest: int) -> int | None:
         columns = layout(node)
-        writer = self._prepared(node, columns.schema, columns.keys)
+        writer = self._writer(node)
+        self._prepare(node, writer, columns.schema, columns.keys)
         return self._found(node, writer, self._mark(node.name, newest))
 
-    def _write(self, node: TableSink, rows: pa.Table, mark: BatchMark) -> None:
+    def _write(self, parts: Sequence[_Part]) -> None:
+        """Writes tables in one transaction, where they have one; again, where another writer is in the way."""
         pause = PAUSE_SECONDS
         for attempt in range(ATTEMPTS):
-            writer = self._prepared(
-                node, pa.schema([f for f in rows.schema if f.name != DELETED]), keys_of(rows)
-            )
-            found, version = self._found(node, writer, mark), writer.version
-            try:
-                if found is None or found < mark.batch:
-                    writer.write(rows, mark)
-                self.written[node.name] = mark.batch
+            with _Attempt(is_last=attempt == ATTEMPTS - 1) as tried:
+                self._try(parts, tried)
+                self.written.update({part.mark.sink: part.mark.batch for part in parts})
                 return
-            except Exception as error:
-                if attempt == ATTEMPTS - 1 or not (
-                    isinstance(error, writer.conflicts) or _has_moved(writer, version)
-                ):
-                    raise
-                sleep(pause)
-                pause *= 2
+            sleep(pause)
+            pause *= 2
+
+    def _try(self, parts: Sequence[_Part], tried: _Attempt) -> None:
+        waiting = []
+        for part in parts:
+            tried.begin(part)
+            self._prepare(part.node, part.writer, part.columns, keys_of(part.rows))
+            found = self._found(part.node, part.writer, part.mark)
+            tried.version = part.writer.version
+            if found is None or found < part.mark.batch:
+                waiting.append(part)
+        with parts[0].writer.transaction():
+            for part in waiting:
+                tried.begin(part, part.writer.version)
+                part.writer.write(part.rows, part.mark)
 
     def _rows(self, node: TableSink, blobs: list[bytes]) -> pa.Table:
         changes = unpack(blobs, node.key, node.value)
@@ -168,53 +218,32 @@ class Tables:
         """The newest batch that the table has. Raises `StateError` CS-745 if it lacks one that was written."""
         found, wanted = writer.newest(mark), self.written.get(node.name, -1)
         if wanted > (-1 if found is None else found):
-            raise _behind(node, wanted)
+            raise behind(node, wanted)
         return found
 
-    def _prepared(self, node: TableSink, wanted: pa.Schema, keys: Sequence[str]) -> Writer:
-        """The writer of the newest version of the table, which has these columns."""
+    def _writer(self, node: TableSink) -> Writer:
         if node.name not in self._writers:
-            self._writers[node.name] = _writer_of(node)
-        writer = self._writers[node.name]
+            self._writers[node.name] = _writer_of(node, self._sessions)
+        return self._writers[node.name]
+
+    def _prepare(self, node: TableSink, writer: Writer, wanted: pa.Schema, keys: Sequence[str]) -> None:
+        """Opens the newest version of the table, which then has these columns."""
         if not writer.open():
             if node.name in self.written:
-                raise _behind(node, self.written[node.name])
+                raise behind(node, self.written[node.name])
             writer.create(wanted, tuple(keys) if node.upserts else ())
         demands = writer.demands
         if demands:
-            raise _demanding(node, demands)
+            raise demanding(node, demands)
         key = writer.key
         if node.upserts and key is not None and set(key) != set(keys):
-            raise _other_key(node, keys, key)
+            raise other_key(node, keys, key)
         unnamed = [name for name in writer.partitions if name not in node.partition_by]
         if unnamed:
-            raise _unnamed_partitions(node, unnamed)
-        new = self._compared(node, writer.schema, wanted)
+            raise unnamed_partitions(node, unnamed)
+        new = _new_columns(node, writer, wanted)
         if new:
             writer.add_columns(new)
-        return writer
-
-    def _compared(self, node: TableSink, there: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
-        """The columns to add. Raises `SinkError` CS-657 if the table has others."""
-        known = {field.name: field for field in there}
-        differ, new = list[str](), []
-        never_null = _never_null(node)
-        for field in wanted:
-            found = known.pop(field.name, None)
-            if found is None:
-                new.append(field)
-            elif not _same(node, found.type, field.type):
-                differ.append(f"{field.name} is {found.type} there and {field.type} here")
-            elif field.name not in never_null:
-                differ += [f"{name} is not null there, and may be null here" for name in _not_null(found)]
-        differ += [
-            f"{name} is not null there and missing here" for name, f in known.items() if not f.nullable
-        ]
-        if new and not node.merges_schema:
-            differ += [f"{field.name} {field.type} is missing there" for field in new]
-        if differ:
-            raise _other_columns(node, differ, only_new=bool(new) and len(differ) == len(new))
-        return new
 
     def _guarded(self, node: TableSink, act: Callable[[], T]) -> T:
         try:
@@ -222,9 +251,49 @@ class Tables:
         except CrossStreamError:
             raise
         except Exception as error:
-            what = f"the {node.form.capitalize()} table cannot be written: {type_and_text(error)}"
-            step = "check the table and the rights on it, then start again: what the table has is not written twice"
-            raise refuse("CS-665", what, step, **node.where, table=node.table) from error
+            raise unwritable(node, error) from error
+
+
+class _Part(NamedTuple):
+    """What a batch writes into a table."""
+
+    node: TableSink
+    writer: Writer
+    rows: pa.Table
+    mark: BatchMark
+
+    @property
+    def columns(self) -> pa.Schema:
+        return pa.schema([field for field in self.rows.schema if field.name != DELETED])
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """Takes the errors of a batch that is tried again. ``version``: that of the table, if it is known."""
+
+    is_last: bool
+    part: _Part | None = None
+    version: object = None
+
+    def begin(self, part: _Part, version: object = None) -> None:
+        self.part, self.version = part, version
+
+    def __enter__(self) -> _Attempt:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if self.part is None or not isinstance(error, Exception):
+            return False
+        if not self.is_last and self._is_in_the_way(self.part.writer, error):
+            return True
+        if isinstance(error, CrossStreamError):
+            return False
+        raise unwritable(self.part.node, error) from error
+
+    def _is_in_the_way(self, writer: Writer, error: Exception) -> bool:
+        return isinstance(error, writer.conflicts) or (
+            self.version is not None and _has_moved(writer, self.version)
+        )
 
 
 def staged_rows(rows: pa.Table) -> BufferList:
@@ -244,11 +313,25 @@ def _has_moved(writer: Writer, version: object) -> bool:
     return writer.open() and writer.version != version
 
 
-def _same(node: TableSink, there: pa.DataType, wanted: pa.DataType) -> bool:
-    try:
-        return bool(table_type(node.form, there, "") == wanted)
-    except NoSuchColumn:
-        return False
+def _new_columns(node: TableSink, writer: Writer, wanted: pa.Schema) -> list[pa.Field]:
+    """The columns to add. Raises `SinkError` CS-657 if the table has others."""
+    known = {field.name: field for field in writer.schema}
+    differ, new = list[str](), []
+    sure = never_null(node)
+    for field in wanted:
+        found = known.pop(field.name, None)
+        if found is None:
+            new.append(field)
+        elif other := writer.differs(field):
+            differ.append(other)
+        elif field.name not in sure:
+            differ += [f"{name} is not null there, and may be null here" for name in _not_null(found)]
+    differ += [f"{name} is not null there and missing here" for name, f in known.items() if not f.nullable]
+    if new and not node.merges_schema:
+        differ += [f"{field.name} {field.type} is missing there" for field in new]
+    if differ:
+        raise other_columns(node, differ, only_new=bool(new) and len(differ) == len(new))
+    return new
 
 
 def _not_null(field: pa.Field, path: str = "") -> Iterator[str]:
@@ -263,76 +346,16 @@ def _not_null(field: pa.Field, path: str = "") -> Iterator[str]:
         yield from _not_null(kind.value_field, f"{name}.")
 
 
-def _never_null(node: TableSink) -> tuple[str, ...]:
-    """The columns that surely have values: a table has no null keys, but fields of a key may be null."""
-    dtype = None if node.key is None else node.key.dtype
-    return layout(node).keys if node.upserts and dtype is not None and not dtype.is_nested() else ()
-
-
-def _writer_of(node: TableSink) -> Writer:
+def _writer_of(node: TableSink, sessions: dict[str, Any]) -> Writer:
+    """``sessions``: those that the tables of a database share."""
     if node.form == "delta":
         from crossstream.lakehouse.delta import DeltaSink
 
         return DeltaSink(node)
+    if node.form == "postgres":
+        from crossstream.databases.postgres import postgres_sink
+
+        return postgres_sink(node, sessions)
     from crossstream.lakehouse.iceberg import IcebergSink
 
     return IcebergSink(node)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _other_columns(node: TableSink, differ: Sequence[str], *, only_new: bool) -> CrossStreamError:
-    what = f"the table has other columns: {'; '.join(differ)}"
-    step = (
-        'pass schema_mode="merge", which adds columns'
-        if only_new
-        else "write another table, let its columns be null, or change the types before: map_values(…)"
-    )
-    return refuse("CS-657", what, step, **node.where, table=node.table)
-
-
-def _other_key(node: TableSink, keys: Sequence[str], there: Sequence[str]) -> CrossStreamError:
-    what = f"the table has another key: {_listed(there)}, and not {_listed(keys)}"
-    step = "write another table, or name the columns of its key: key=…"
-    return refuse("CS-657", what, step, **node.where, table=node.table)
-
-
-def _demanding(node: TableSink, demands: Sequence[str]) -> CrossStreamError:
-    what = f"the table demands what crossstream does not see to: {'; '.join(demands)}"
-    step = (
-        "write another table, or take this from the table, then start again; "
-        "leave out records before they are written: filter(…)"
-    )
-    return refuse("CS-657", what, step, **node.where, table=node.table)
-
-
-def _unnamed_partitions(node: TableSink, names: Sequence[str]) -> CrossStreamError:
-    what = f"the table has partitions by {_listed(names)}, which do not hold every text or number"
-    step = f"name them, so that records which do not fit are found: partition_by={tuple(names)!r}"
-    return refuse("CS-657", what, step, **node.where, table=node.table)
-
-
-def _ahead(node: TableSink, found: int, newest: int) -> CrossStreamError:
-    return refuse(
-        "CS-744",
-        f"the table has batch {found} of this state, whose last batch is {newest}: the state is an older copy",
-        **node.where,
-        table=node.table,
-    )
-
-
-def _behind(node: TableSink, wanted: int) -> CrossStreamError:
-    return refuse(
-        "CS-745",
-        f"the table lacks batch {wanted} of this state, which was written: "
-        "it is missing, it was replaced, or it is an older version",
-        **node.where,
-        table=node.table,
-    )
-
-
-def _no_sink(name: str, batch: int) -> CrossStreamError:
-    what = f"batch {batch} was being written to the table of {name!r}, and the topology has no such sink"
-    return refuse("CS-746", what, operator=name)

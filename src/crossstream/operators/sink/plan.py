@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crossstream.columns.order import TopicOrder
 from crossstream.graph.nodes import FrameSink, Sink, TableSink
 from crossstream.graph.traversal import MergePoint, by_topic
 from crossstream.operators.stateless.plan import branches_of, forks_of, gather
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
-from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
+from crossstream.planning.steps import FrameSinkStep, SinkStep
 from crossstream.serdes.contract import EngineSerde
 
 

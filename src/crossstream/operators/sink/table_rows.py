@@ -1,8 +1,10 @@
-"""The columns of a Delta or Iceberg table, and the records that they cannot hold."""
+"""The columns of a table that a sink writes, and the records that they cannot hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from urllib.parse import quote
 
 import numpy as np
@@ -10,8 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.flat import Layout, flat_columns, layout_of, other_keys
+from crossstream.columns.flat import (
+    Format,
+    Layout,
+    NoSuchColumn,
+    flat_columns,
+    layout_of,
+    other_keys,
+    table_type,
+)
 from crossstream.graph.nodes import TableSink
+from crossstream.operators.sink.in_postgres import Unfit, check_in_postgres
 
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that are no values of a partition: how the log and the folders write that there is no value."""
@@ -26,16 +37,30 @@ _LIMITED = (pa.types.is_decimal, pa.types.is_temporal, pa.types.is_nested)
 """The types of columns that may not hold a value of the type before; all others are as wide, or wider."""
 
 
-class Unfit(Exception):
-    """A value that the column cannot hold; the text says why."""
-
-
 def layout(node: TableSink) -> Layout:
     """The columns of a sink's table. Raises `NoSuchColumn`."""
     key = None if node.key is None else node.key.dtype
     value = None if node.value is None else node.value.dtype
     assert value is not None, "checked when the sink was made"
     return layout_of(node.form, key, value, node.keys, node.timestamp)
+
+
+def other_type(form: Format, there: pa.Field, wanted: pa.Field) -> str | None:
+    """How the column of a table differs in type from the one that is written; None: it does not."""
+    with suppress(NoSuchColumn):
+        if table_type(form, there.type, "") == wanted.type:
+            return None
+    return f"{wanted.name} is {there.type} there and {wanted.type} here"
+
+
+def never_null(node: TableSink) -> tuple[str, ...]:
+    """The columns that surely have values: a table has no null keys, but fields of a key may be null."""
+    if not node.upserts or node.key is None or node.key.dtype is None:
+        return ()
+    whole = (
+        node.form == "postgres" or not node.key.dtype.is_nested()
+    )  # a primary key has no nulls: `check_in_postgres`
+    return layout(node).keys if whole else ()
 
 
 def holds_any(kind: pa.DataType) -> bool:
@@ -50,16 +75,15 @@ def unfit_rows(node: TableSink, changes: Changes) -> list[tuple[int, str]]:
     What stops the writer of a table would stop it again at each start, so such a record is found before.
     """
     columns = layout(node)
-    checked = [
-        (place, field)
+    checks = {
+        place: check
         for place, field in enumerate(columns.schema)
-        if field.name != node.timestamp
-        and (field.name in node.partition_by or any(is_of(field.type) for is_of in _LIMITED))
-    ]
+        if field.name != node.timestamp and (check := _check_of(node, field, columns))
+    }
     found: dict[int, str] = {}
-    flat = flat_columns(changes, columns) if checked else []
-    for place, field in checked:
-        check = _checks(field, is_partition=field.name in node.partition_by)
+    flat = flat_columns(changes, columns) if checks else []
+    for place, check in checks.items():
+        field = columns.schema.field(place)
         for row, reason in _refused(check, flat[place], 0):
             found.setdefault(row, f"its column {field.name!r}: {reason}")
     for row, name, key, own in other_keys(changes, columns):
@@ -67,7 +91,16 @@ def unfit_rows(node: TableSink, changes: Changes) -> list[tuple[int, str]]:
     return sorted(found.items())
 
 
-def _checks(field: pa.Field, *, is_partition: bool) -> Callable[[pa.Array], None]:
+def _check_of(node: TableSink, field: pa.Field, columns: Layout) -> Callable[[pa.Array], None] | None:
+    """Raises `Unfit` for a column with a value that the table cannot hold; None: it holds all."""
+    is_partition = field.name in node.partition_by
+    further = partial(_check_partition, field.name) if is_partition else _nothing
+    if node.form == "postgres":
+        is_key = node.upserts and field.name in columns.keys
+        further = partial(check_in_postgres, is_key=is_key, keys=len(columns.keys))
+    elif not (is_partition or any(is_of(field.type) for is_of in _LIMITED)):
+        return None
+
     def check(column: pa.Array) -> None:
         try:
             cast = column.cast(field.type)
@@ -75,10 +108,12 @@ def _checks(field: pa.Field, *, is_partition: bool) -> Callable[[pa.Array], None
         except pa.ArrowException as error:
             raise Unfit(str(error)) from error
         _check_times(cast)
-        if is_partition:
-            _check_partition(field.name, cast)
+        further(cast)
 
     return check
+
+
+def _nothing(column: pa.Array) -> None: ...
 
 
 def _refused(check: Callable[[pa.Array], None], column: pa.Array, first: int) -> list[tuple[int, str]]:
