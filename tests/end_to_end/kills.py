@@ -217,11 +217,7 @@ class Application:
 
     def children(self, kind: str) -> list[psutil.Process]:
         """Its processes of one kind that live."""
-        try:
-            below = psutil.Process(self.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [child for child in below if _is(child, kind)]
+        return children(self.pid, kind)
 
     def kill_all(self) -> None:
         """Kills what is left of every run."""
@@ -248,6 +244,15 @@ def _pass_on(source: Any, lines: SimpleQueue[str]) -> None:
     with source:
         for line in source:
             lines.put(line.rstrip())
+
+
+def children(pid: int, kind: str) -> list[psutil.Process]:
+    """The processes of one kind that live under another one."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [child for child in below if _is(child, kind)]
 
 
 WORKER, EXECUTOR, JVM = "pyspark.worker", "CoarseGrainedExecutorBackend", "SparkSubmit"

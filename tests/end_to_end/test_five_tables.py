@@ -5,14 +5,10 @@ Connect, the broker, the registry and the application are killed while the rows 
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -22,17 +18,16 @@ import pyarrow as pa
 import pytest
 
 from crossstream import serdes
-from crossstream.dev import broker, servers
 from crossstream.dev.cdc import Parts
 from crossstream.kafka import KafkaConnection
 from crossstream.serdes.calls import decode_objects
+from tests.end_to_end import real_parts
 from tests.end_to_end.clients import messages
-from tests.end_to_end.real_parts import await_saved
+from tests.end_to_end.real_parts import await_saved, kill_server, restart_failed, restarted
 from tests.faults.lives import kill
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 PARTITIONS = 2
 ROWS, CHANGES = 100_000, 20_000
 VICTIMS = (
@@ -176,36 +171,10 @@ class Shop:
         return str(self.next_id + 77 if kind < 0.06 else self.rng.choice(self.keys[to])[0])
 
 
-@contextmanager
-def running(parts: Parts, prefix: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(parts: Parts, prefix: str, folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """The application in a process group of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "crossstream",
-        "run",
-        str(ROOT / "tests" / "end_to_end" / "five_tables.py"),
-    ]
-    environment = {
-        "PREFIX": prefix,
-        "SERVERS": parts.broker.bootstrap_servers,
-        "REGISTRY": parts.registry.url,
-        "PYTHONPATH": str(ROOT / "src"),
-    }
-    with (folder / "log").open("ab") as log, (folder / "batches").open("ab") as batches:
-        process = subprocess.Popen(
-            [*command, "--state-dir", str(folder / "state")],
-            stdin=subprocess.DEVNULL,
-            stdout=batches,
-            stderr=log,
-            start_new_session=True,
-            cwd=ROOT,
-            env={**os.environ, **environment},
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
+    kafka, registry = parts.broker.bootstrap_servers, parts.registry.url
+    return real_parts.running("five_tables.py", folder, PREFIX=prefix, SERVERS=kafka, REGISTRY=registry)
 
 
 def start(parts: Parts, prefix: str, shop: Shop) -> None:
@@ -321,7 +290,7 @@ def test_five_tables_are_joined_as_in_sql_whatever_is_killed(parts: Parts, tmp_p
                 if victim == "application":
                     kill(process)
                 else:
-                    os.kill(getattr(parts, victim).pid, signal.SIGKILL)
+                    kill_server(getattr(parts, victim))
             parts.postgres.execute(shop.script(half), "five")
             parts = restarted(parts)
             if process.poll() is not None:
@@ -337,20 +306,3 @@ def await_batch(parts: Parts, process: subprocess.Popen[bytes], folder: Path, do
         assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
         restart_failed(parts, "five")
         time.sleep(0.2)
-
-
-def restart_failed(parts: Parts, connector: str) -> None:
-    """A connector fails for good if its servers are away for long. Who runs Connect restarts it."""
-    if (reason := parts.failure(connector)) is not None:
-        print("a connector failed and is restarted:", reason[:1000])
-        url = f"{parts.connect.url}/connectors/{connector}/restart?includeTasks=true&onlyFailed=true"
-        servers.request(url, "POST")
-        time.sleep(2)
-
-
-def restarted(parts: Parts) -> Parts:
-    """The servers; those that were killed run again."""
-    info = broker.start(parts.broker.port, parts.broker.directory)
-    registry = servers.start_registry(info, parts.registry.port)
-    connect = servers.start_connect(info, parts.connect.port, registry)
-    return replace(parts, broker=info, registry=registry, connect=connect)

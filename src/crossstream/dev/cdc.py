@@ -131,6 +131,10 @@ class Postgres:
             for row in csv.DictReader(io.StringIO(text, newline=""))
         ]
 
+    def dsn(self, database: str = USER) -> str:
+        """What a program connects with as the superuser."""
+        return f"host={HOST} port={self.port} user={USER} password={self.password} dbname={database}"
+
     def connector(self, prefix: str, database: str = USER, **more: str) -> dict[str, str]:
         """Settings for Debezium's connector: topics ``prefix.schema.table``. Dots in names of ``more`` are ``__``."""
         slot = "".join(letter if letter.isalnum() else "_" for letter in prefix.lower())
@@ -184,8 +188,11 @@ def find_postgres() -> Path:
 
 
 @contextmanager
-def started() -> Iterator[Postgres]:
-    """A Postgres on a free port; it ends with the block, and its data go. `SourceError` CS-620."""
+def started(**settings: str) -> Iterator[Postgres]:
+    """A Postgres on a free port; it ends with the block, and its data go. `SourceError` CS-620.
+
+    ``settings``: those of the server that differ from `SETTINGS`.
+    """
     binaries = find_postgres()
     folder = Path(tempfile.mkdtemp(prefix="crossstream-postgres-"))
     who: dict[str, Any] = {}
@@ -202,7 +209,7 @@ def started() -> Iterator[Postgres]:
         word = folder / "password"
         word.write_text(server.password, encoding="utf-8")
         word.chmod(0o644)  # the folder is closed to others
-        options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        options = " ".join(f"-c {name}={value}" for name, value in {**SETTINGS, **settings}.items())
         options += f" -c listen_addresses={HOST} -p {server.port} -k {folder}"
         data, control = f"--pgdata={folder}/data", str(binaries / "pg_ctl")
         initdb = [

@@ -99,10 +99,12 @@ BENCHMARKS = (
     "join_many",
     "aggregate",
     "lakes",
+    "history",
     "workarounds",
     "state",
     "driver",
     "store_table",
+    "postgres",
 )
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 

@@ -22,6 +22,7 @@ from crossstream.dev import cdc
 from crossstream.dev.cdc import Parts, Postgres
 from crossstream.dev.demo import DemoFolder, DemoView, cell_of, command, compared, on_spark
 from crossstream.kafka import KafkaConnection
+from crossstream.metrics.observation import stand_texts
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicPartition
 
@@ -61,6 +62,8 @@ JOIN = """
 SELECT orders.id, customers.name AS customer, customers.city, orders.amount
 FROM orders JOIN customers ON customers.id = orders.customer_id"""
 
+WHOLE = {"provide.transaction.metadata": "true"}
+"""The connector's setting for events of transactions, in the topic ``shop.transaction``."""
 SOURCES = ("shop.public.customers", "shop.public.orders")
 RESULT = "shop.sales"
 
@@ -110,7 +113,7 @@ def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = Fals
     view.say(textwrap.indent(TABLES.strip(), "   "), "cyan")
     parts.postgres.execute(TABLES)
     with view.waiting("Debezium reads them"):
-        parts.capture("shop")
+        parts.capture("shop", settings=WHOLE)
         parts.await_topics(*SOURCES)
     with running(parts, folder, view, debug=debug) as result:
         view.say()
@@ -123,6 +126,8 @@ def play(parts: Parts, folder: DemoFolder, view: DemoView, *, debug: bool = Fals
             before, known = result.table, result.ends()
             parts.postgres.execute(sql)
             _show(view, before, *result.follow(known))
+            for stand in stand_texts(result.app.progress.stands):
+                view.say(f"   The batch {stand}", "dim")
             view.pause()
         _compare(parts, view)
     for line in farewell(folder):
