@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crossstream.api.debezium import debezium
     from crossstream.api.global_table import GlobalKTable
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
+    from crossstream.api.histories import history, offsets
     from crossstream.api.merging import prefixed
     from crossstream.api.options import (
         Consumed,
@@ -120,7 +121,9 @@ __all__ = [
     "__version__",
     "agg",
     "debezium",
+    "history",
     "keyed",
+    "offsets",
     "once_in",
     "open_store",
     "prefixed",
@@ -134,6 +137,7 @@ _HOMES = {
     "crossstream.api.builder": "StreamsBuilder",
     "crossstream.api.debezium": "debezium",
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.histories": "history offsets",
     "crossstream.api.merging": "prefixed",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",

@@ -109,6 +109,8 @@ class StreamsConfig:
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all that wait, also in a batch
                                  with rows of DataFrames
+    ``max_transaction_records``  a transaction of ``cs.debezium(transactions=…)`` of more records is split, and the
+                                 application says so
     ``single_task_rows``         one task processes a batch of about this many rows or fewer, without shuffles;
                                  0: all tasks share every batch
     ``max_task_idle``            how long a stream join waits for an input topic that has no records yet (Kafka's
@@ -156,6 +158,7 @@ class StreamsConfig:
     partitions: int | None = None
     trigger: Duration | None = None
     max_records_per_batch: int | None = None
+    max_transaction_records: int = 5_000_000
     single_task_rows: int = 10_000
     max_task_idle: Duration = 0
     processing_guarantee: Guarantee = "at_least_once"
@@ -277,6 +280,7 @@ class StreamsConfig:
 
     def _check_numbers(self) -> None:
         least = {"partitions": 1, "max_records_per_batch": 1, "retain_batches": 1, "single_task_rows": 0}
+        least["max_transaction_records"] = 1
         for name, smallest in least.items():
             number = getattr(self, name)
             if number is None and name in ("partitions", "max_records_per_batch"):

@@ -145,6 +145,18 @@ def to_record_timestamp(timestamp: Timestamp) -> int:
     return milliseconds
 
 
+def in_words(milliseconds: int) -> str:
+    """A duration as text, in the largest unit that gives a whole number.
+
+    >>> in_words(2_592_000_000), in_words(90_000), in_words(1)
+    ('30 days', '90 seconds', '1 ms')
+    """
+    factor = max(one for one in _WORDS if milliseconds % one == 0)
+    count = milliseconds // factor
+    unit = "ms" if factor == 1 else _WORDS[factor][-1 if count != 1 else -2]
+    return f"{count} {unit}"
+
+
 def is_duration(given: object) -> bool:
     """Whether `to_milliseconds` can read it.
 

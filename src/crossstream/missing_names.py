@@ -147,8 +147,8 @@ _STREAM = (
     "map flat_map flat_map_values select_key group_by_key merge split peek foreach print repartition deduplicate"
     " process process_values transform_batches for_each_batch"
 )
-_TABLE = "suppress right_join join_many left_join_many"
-_BOTH = "filter filter_not map_values group_by join left_join outer_join to to_delta to_iceberg preview"
+_TABLE = "suppress right_join join_many left_join_many nest"
+_BOTH = "filter filter_not map_values group_by join left_join outer_join to to_delta to_iceberg to_postgres preview"
 _GROUPED = "count reduce aggregate agg"
 _IN_TIME = "windowed_by cogroup"
 _BRANCHES = "branch default_branch no_default_branch"

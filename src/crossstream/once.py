@@ -7,9 +7,9 @@ numbers of an application with new state begin again, so the mark names the stat
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -24,6 +24,9 @@ from crossstream.errors import CrossStreamError
 class BatchMark:
     """Which batch it is: of which application, which of its sinks, which state, and its number.
 
+    ``stands``: with tables whose batches end behind transactions, by transaction topic the transaction, its place in
+    the log of the database, and its time in ms.
+
     ``state``: an id that is the same as long as the state is, and another one when an application begins with an empty
     state folder. Two marks are equal if they are of the same batch; one that is repeated has the same mark.
 
@@ -35,6 +38,9 @@ class BatchMark:
     sink: str
     state: str
     batch: int
+    stands: Mapping[str, Mapping[str, str | int | None]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def writer(self) -> str:
@@ -68,6 +74,16 @@ def mark_of_text(text: str, application: str, sink: str) -> BatchMark | None:
     except msgspec.MsgspecError:
         return None
     return BatchMark(application, sink, noted.state, noted.batch)
+
+
+def stands_as_text(mark: BatchMark) -> dict[str, str]:
+    """Behind which transactions a batch ends, as a note of a commit; no note where it is not known.
+
+    >>> stands = {"shop.transaction": {"transaction": "571", "lsn": "0/32BB438", "time": None}}
+    >>> stands_as_text(BatchMark("shop", "orders", "5f0c", 7, stands))
+    {'crossstream.stands': '{"shop.transaction":{"transaction":"571","lsn":"0/32BB438","time":null}}'}
+    """
+    return {"crossstream.stands": msgspec.json.encode(mark.stands).decode()} if mark.stands else {}
 
 
 Connect: TypeAlias = Callable[[], Any]

@@ -91,6 +91,8 @@ def _rows_of(store: StoreReader) -> list[Record]:
 def _draft_of(handle: Previewable) -> Draft:
     """A draft of what leads to the handle alone: adding to it leaves the builder unchanged."""
     nodes = leading_to(handle._draft.nodes, handle._node)
+    for past in [node for node in nodes.values() if node.past is not None]:  # the topic alone
+        nodes[past.name] = replace(past, past=None, topics=past.topics[:1], offset_reset="earliest")  # type: ignore[call-arg]
     for node in nodes.values():
         if isinstance(node, FrameSource) or any(map(is_elsewhere, node.topics)):
             what = f"{node.name} is a DataFrame of Spark: preview reads topics only"

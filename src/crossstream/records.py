@@ -22,6 +22,15 @@ PRODUCER_RECORDS = pa.schema([RECORDS.field(name) for name in ("key", "value", "
 """Records that have no offset yet: to be written, or piped into the test driver."""
 
 
+AS_ROWS = {b"crossstream.rows": b""}
+"""Metadata of records that are the rows of a table, among others that are change events."""
+
+
+def is_rows(records: pa.RecordBatch) -> bool:
+    """Whether records are the rows of a table, and no change events."""
+    return bool(records.schema.metadata)
+
+
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenates batches of one schema; one batch is not copied."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

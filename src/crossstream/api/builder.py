@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-import polars as pl
-
+from crossstream.api.asked_history import LakeHistory
 from crossstream.api.checks import agreed, check_option, check_topic
 from crossstream.api.draft import Draft
 from crossstream.api.frames import frame_serdes
-from crossstream.api.generic import K, Kept, V
+from crossstream.api.generic import Continued, K, Kept, V
 from crossstream.api.global_table import GlobalKTable
+from crossstream.api.histories import with_history
 from crossstream.api.lake_sources import LakeSources
+from crossstream.api.loading import check_load
 from crossstream.api.options import Consumed, Materialized, materialized_of, settings_of
 from crossstream.api.plain_frames import check_without_key, plain_frame
 from crossstream.api.refreshed_tables import RefreshedTables
+from crossstream.api.source_topics import check_extractor, check_global, topics_of
 from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
-from crossstream.api.types import AsSerde, typed
-from crossstream.columns.functions import Function
+from crossstream.api.types import AsSerde
 from crossstream.error_codes import refuse
 from crossstream.errors import caller_location
 from crossstream.graph.names import shorten, source_kind
-from crossstream.graph.nodes import FrameSource, Node, Shape, Source
+from crossstream.graph.nodes import FrameSource, Shape, Source
 from crossstream.missing_names import PointsToNames
-from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
 from crossstream.serdes.json.plain import UntypedJson
 from crossstream.serdes.primitives import String
@@ -56,14 +56,31 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
 
     @overload
     def stream(
-        self, topics: str | Sequence[str] | re.Pattern[str], *, key: type[K], value: type[V]
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: type[K],
+        value: type[V],
+        history: LakeHistory | None = None,
     ) -> KStream[K, V]: ...
 
     @overload
-    def stream(self, topics: str | Sequence[str] | re.Pattern[str], *, value: type[V]) -> KStream[str, V]: ...
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        value: type[V],
+        history: LakeHistory | None = None,
+    ) -> KStream[str, V]: ...
 
     @overload
-    def stream(self, topics: str | Sequence[str] | re.Pattern[str], *, key: type[K]) -> KStream[K, Any]: ...
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: type[K],
+        history: LakeHistory | None = None,
+    ) -> KStream[K, Any]: ...
 
     @overload
     def stream(
@@ -73,6 +90,7 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         *,
         key: AsSerde | None = None,
         value: AsSerde | None = None,
+        history: LakeHistory | None = None,
     ) -> KStream[Any, Any]: ...
 
     @refuse_calls(settings_error("CS-101", "stream"))
@@ -83,30 +101,35 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         *,
         key: AsSerde | None = None,
         value: AsSerde | None = None,
+        history: LakeHistory | None = None,
     ) -> KStream[Any, Any]:
         """The records of a topic, of several topics, or of all topics whose name matches a compiled pattern.
 
         ``key``, ``value``: serdes, or types that have one: str, bytes, int, float, bool, UUID, dict, a class with
         fields. Without them, and without ``consumed``, keys are str and values dict. Two calls with the same topics and
-        options share one source. Raises `TopologyError`: CS-101 for what is no serde, CS-102 bad topic name, CS-122
+        options share one source. ``history``: the earlier records of a topic, in a lake, see `crossstream.history`.
+        Raises `TopologyError`: CS-101 for what is no serde, CS-102 bad topic name, CS-122
         topics that another source reads with other options.
 
         >>> from crossstream import StreamsBuilder
         >>> StreamsBuilder().stream(["orders", "returns"], value=dict)
         <KStream orders+returns>
         """
-        names, pattern = _topics(topics)
+        names, pattern = topics_of(topics)
         consumed = _consumed("stream", consumed, key, value)
-        return KStream(self._draft, self._source("stream", "stream", names, consumed, pattern=pattern))
+        node = self._source("stream", "stream", names, consumed, pattern=pattern, history=history)
+        return KStream(self._draft, node)
 
     @overload
-    def table(self, topic: str, *, key: type[K], value: type[V], **options: Unpack[Kept]) -> KTable[K, V]: ...
+    def table(
+        self, topic: str, *, key: type[K], value: type[V], **options: Unpack[Continued]
+    ) -> KTable[K, V]: ...
 
     @overload
-    def table(self, topic: str, *, value: type[V], **options: Unpack[Kept]) -> KTable[str, V]: ...
+    def table(self, topic: str, *, value: type[V], **options: Unpack[Continued]) -> KTable[str, V]: ...
 
     @overload
-    def table(self, topic: str, *, key: type[K], **options: Unpack[Kept]) -> KTable[K, Any]: ...
+    def table(self, topic: str, *, key: type[K], **options: Unpack[Continued]) -> KTable[K, Any]: ...
 
     @overload
     def table(
@@ -119,6 +142,7 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         value: AsSerde | None = None,
         store: str | None = None,
         source: Debezium | None = None,
+        history: LakeHistory | None = None,
     ) -> KTable[Any, Any]: ...
 
     @refuse_calls(settings_error("CS-101", "table"))
@@ -132,14 +156,15 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         value: AsSerde | None = None,
         store: str | None = None,
         source: Debezium | None = None,
+        history: LakeHistory | None = None,
     ) -> KTable[Any, Any]:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
         ``key``, ``value``: serdes or types, as for `stream`. ``store`` makes the table queryable, and so does
         ``materialized``. ``source``: the records are changes of a database's rows, see `crossstream.debezium`, which
-        has the serdes then. Raises `TopologyError` as `stream`, CS-120 if the store's name is taken, CS-140 if the
-        serdes of ``materialized`` differ from those of ``consumed``.
+        has the serdes then. ``history``: as for `stream`. Raises `TopologyError` as `stream`, CS-120 if the store's
+        name is taken, CS-140 if the serdes of ``materialized`` differ from those of ``consumed``.
 
         >>> from crossstream import StreamsBuilder
         >>> StreamsBuilder().table("products", key=str, value=dict, store="products")
@@ -148,7 +173,7 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         check_topic("table", topic)
         consumed = _consumed("table", consumed, key, value)
         stored = materialized_of("table", materialized, store)
-        node = self._source("table", "table", (topic,), consumed, stored, unwrap=source)
+        node = self._source("table", "table", (topic,), consumed, stored, unwrap=source, history=history)
         return KTable(self._draft, node)
 
     @overload
@@ -205,7 +230,8 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         check_topic("global_table", topic)
         consumed = _consumed("global_table", consumed, key, value)
         stored = materialized_of("global_table", materialized, store)
-        node = self._source("global_table", "global", (topic,), consumed, stored, unwrap=source)
+        unwrap = source.without_snapshots if isinstance(source, Debezium) else source
+        node = self._source("global_table", "global", (topic,), consumed, stored, unwrap=unwrap)
         return GlobalKTable(self._draft, node)
 
     def stream_from(
@@ -277,21 +303,24 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
         materialized: Materialized | None = None,
         pattern: re.Pattern[str] | None = None,
         unwrap: Debezium | None = None,
+        history: LakeHistory | None = None,
     ) -> Source:
         option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
         if unwrap is not None:
             option = _unwrapping(operator, shape, option, unwrap)
+            unwrap = replace(unwrap, reads_snapshot=unwrap.reads_snapshot or option.load is not None)
         stored = check_option(operator, "materialized", materialized, Materialized)
         asked = stored or Materialized()
         path = source_kind(names, pattern)
         name = option.name or shorten(path)
         if shape == "global":
-            _check_global(name, option, asked)
+            check_global(name, option, asked)
+        check_load(name, shape, option, has_history=history is not None)
         key = agreed(name, "the keys of its topic", option.key, asked.key, "key") or String()
         value = agreed(name, "the values of its topic", option.value, asked.value, "value") or UntypedJson()
         topic = names[0] if names else None
         key, value = key.read_from(topic, is_key=True), value.read_from(topic, is_key=False)
-        _check_extractor(option, name, key, value)
+        check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
             "shape": shape,
             "topics": names,
@@ -300,9 +329,11 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
             "value": value,
             "timestamp_extractor": option.timestamp_extractor,
             "offset_reset": option.offset_reset,
-            "store": None if stored is None else stored.spec(key, value),
+            "loads_first": option.load is not None,
+            "store": None if stored is None else stored.spec(key, value, of_records=shape == "table"),
             "unwrap": unwrap,
         }
+        attributes |= with_history(operator, history, names, option.offset_reset, (key, value), unwrap)
         same = self._draft.same_source(Source(name=name, **attributes)) if shape == "stream" else None
         return same or self._draft.add(Source, path, name, **attributes)
 
@@ -328,7 +359,7 @@ class StreamsBuilder(PointsToNames, LakeSources, RefreshedTables):
             read = {"key": serdes[0], "value": serdes[1]}
         else:
             read = plain_frame(operator, frame, option, key, **given).settings
-        spec = None if stored is None else stored.spec(read["key"], read["value"])
+        spec = None if stored is None else stored.spec(read["key"], read["value"], of_records=True)
         node = self._draft.add(FrameSource, "frame", option.name, shape=shape, store=spec, **read)
         self._draft.frames[node.name] = frame
         return node
@@ -341,14 +372,6 @@ def _consumed(
     return settings_of(operator, "consumed", option, Consumed, key=key, value=value)
 
 
-def _check_extractor(consumed: Consumed, name: str, key: EngineSerde, value: EngineSerde) -> None:
-    """Checks the fields that an expression for timestamps reads, see `typed`."""
-    if isinstance(consumed.timestamp_extractor, pl.Expr):
-        source = {"value": Node(name=name, key=key, value=value)}
-        function = Function.of(consumed.timestamp_extractor)
-        typed(function, name, "timestamp_extractor", source, timestamp=pl.Int64())
-
-
 def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) -> Consumed:
     """The options of a source of change events, which have the serdes of its rows."""
     if not isinstance(unwrap, Debezium):
@@ -358,34 +381,9 @@ def _unwrapping(operator: str, shape: Shape, consumed: Consumed, unwrap: Any) ->
     elif shape == "global" and unwrap.needs_rows:
         what = "a global table cannot keep values that an event leaves out, nor order its events"
         step = "pass cs.debezium(…, unavailable_value=None) without ordered_by, or use builder.table(…)"
+    elif shape == "global" and unwrap.transactions is not None:
+        what = "a global table is read before all others, and not by transactions"
+        step = "leave transactions out, or use builder.table(…)"
     else:
         return replace(consumed, key=unwrap.key, value=unwrap.stored)
     raise refuse("CS-101", what, step, **caller_location(operator))
-
-
-def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
-    """Refuses (CS-101) a versioned global table, and one that begins at the end of its topic."""
-    if asked.history_retention is not None:
-        what = "keeps no versions: a record sees the row of the moment when it is processed"
-        step = "leave history_retention out; builder.table(…) makes versioned tables"
-    elif consumed.offset_reset != "earliest":
-        what = "holds its whole topic and cannot begin later in it"
-        step = "leave offset_reset out"
-    else:
-        return
-    raise refuse("CS-101", f"a global table {what}", step, **caller_location(name))
-
-
-def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
-    if isinstance(topics, re.Pattern) and isinstance(topics.pattern, str):
-        return (), topics
-    names: list[Any] = []
-    if isinstance(topics, Sequence) and not isinstance(topics, bytes):
-        names = [topics] if isinstance(topics, str) else list(topics)
-    for name in names:
-        check_topic("stream", name)
-    if not names or len(set(names)) < len(names):
-        what = f"{topics!r} is not a topic, a list of different topics or a pattern of text"
-        step = 'pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame'
-        raise refuse("CS-101", what, step, **caller_location("stream"))
-    return tuple(names), None

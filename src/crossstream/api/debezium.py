@@ -18,6 +18,7 @@ from crossstream.serdes.json.typed import TypedJson, scaled
 from crossstream.serdes.json.types import is_scale
 from crossstream.serdes.primitives import String, Uuid
 from crossstream.serdes.registry.client import RegistrySettings
+from crossstream.topics import is_legal_name
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What a connector writes for a value that it did not get; ``unavailable.value.placeholder`` changes it."""
@@ -42,6 +43,8 @@ def debezium(
     binary: Binary = "base64",
     truncate: Literal["refuse", "ignore", "delete"] = "refuse",
     tombstones: Literal["ignore", "delete"] | None = None,
+    snapshots: Literal["full", "partial"] = "full",
+    transactions: str | None = None,
 ) -> Debezium:
     """Change events that Debezium wrote, for ``source=`` of `StreamsBuilder.table`: the table has the rows.
 
@@ -59,6 +62,10 @@ def debezium(
     event as a bad record, "ignore" counts it, "delete" deletes all rows from before it, by ``ordered_by``.
     ``tombstones``: a null deletes its row, or is counted. With ``ordered_by`` it is counted unless you say "delete": it
     has no place, and the event before it has deleted. Plain rows may have no such event.
+
+    ``snapshots``: "full" says that a snapshot which is not incremental shows all rows of the table. Its end deletes the
+    rows that it did not show: they were deleted while the connector was away. "partial": a snapshot may show some rows
+    only, by a condition or a SELECT of its own, or the topic has the rows of several tables; it deletes nothing.
 
     Raises `TopologyError` (CS-101) for settings that do not fit the type.
 
@@ -103,6 +110,11 @@ def debezium(
     _check_one_of("truncate", {truncate}, ("refuse", "ignore", "delete"))
     tombstones = tombstones or ("delete" if ordered_by is None else "ignore")
     _check_one_of("tombstones", {tombstones}, ("ignore", "delete"))
+    _check_one_of("snapshots", {snapshots}, ("full", "partial"))
+    if transactions is not None and not is_legal_name(transactions):
+        raise _error(
+            f"transactions={transactions!r} cannot be the name of a topic", 'pass "shop.transaction"'
+        )
     if not keys:
         raise _error("key names no column", 'pass key="id", or key=["order_id", "line"]')
     if truncate == "delete" and ordered_by is None:
@@ -133,6 +145,9 @@ def debezium(
         truncate=truncate,
         tombstones=tombstones,
         registry=None if registry is None else RegistrySettings.of(registry),
+        transactions=transactions,
+        snapshots=snapshots,
+        reads_snapshot=snapshots == "full",
     )
 
 

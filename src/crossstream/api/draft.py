@@ -95,7 +95,7 @@ def _same_topics(source: Source, other: Source) -> bool:
 
 
 def _check_same_options(source: Source, wanted: Source) -> None:
-    options = ("key", "value", "timestamp_extractor", "offset_reset")
+    options = ("key", "value", "timestamp_extractor", "offset_reset", "past")
     different = []
     for option in options:
         mine, theirs = getattr(source, option), getattr(wanted, option)

@@ -79,6 +79,10 @@ def check_streaming(operator: str, frame: Any) -> None:
 
 def check_settings(operator: str, consumed: Consumed) -> None:
     """Refuses (CS-101) settings that only topics have."""
+    if consumed.load is not None:
+        what = f'load="first" is for topics, and {operator} reads a DataFrame, whose end is not known'
+        step = "read the topic itself with builder.table(…), or leave load out"
+        raise refuse("CS-101", what, step, **caller_location(operator))
     if consumed.timestamp_extractor is not None or consumed.offset_reset != "earliest":
         raise refuse(
             "CS-101",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from crossstream.api.asked_history import LakeHistory
 from crossstream.api.merging import OnMerge
 from crossstream.api.options import Joined, Materialized, Named, StreamJoined, TableJoined
 from crossstream.api.types import AsSerde
@@ -40,6 +41,16 @@ class Kept(Stored, total=False):
     """The store of a source, in both forms."""
 
     materialized: Materialized | None
+
+
+class Preceded(TypedDict, total=False):
+    """What comes before the records of a topic."""
+
+    history: LakeHistory | None
+
+
+class Continued(Kept, Preceded, total=False):
+    """The store of a source, and what comes before its topic."""
 
 
 class Made(Stored, total=False):

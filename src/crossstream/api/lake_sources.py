@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from crossstream.api.stream import KStream
 from crossstream.api.table import KTable
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
-from crossstream.graph.lake import LakeTable
+from crossstream.graph.lake import LakeFormat, LakeTable
 from crossstream.graph.names import shorten
 from crossstream.graph.nodes import Source
 from crossstream.lakehouse.opening import open_versions
@@ -182,10 +182,12 @@ class LakeSources:
     def _lake(
         self, asked: _Asked, table: object, options: Mapping[str, str] | None, stored: Materialized | None
     ) -> Source:
-        _check_installed(asked)
+        check_installed(asked.form, asked.operator, asked.where)
         check_option(asked.operator, "materialized", stored, Materialized)
         asked.check_options(options)
-        found, rows = asked.described(_place(asked, table), dict(options or {}))
+        found, rows = asked.described(
+            place_of(asked.form, asked.operator, table, asked.where), dict(options or {})
+        )
         path = asked.path(found.table)
         key = rows.key or Bytes()
         return self._draft.add(
@@ -197,7 +199,7 @@ class LakeSources:
             key=key,
             value=rows.value,
             lake=found,
-            store=None if stored is None else stored.spec(key, rows.value),
+            store=None if stored is None else stored.spec(key, rows.value, of_records=True),
         )
 
 
@@ -209,7 +211,7 @@ class _Asked:
     def __init__(
         self,
         operator: str,
-        form: Literal["delta", "iceberg"],
+        form: LakeFormat,
         key: Names | None,
         columns: Sequence[str] | None,
         name: str | None,
@@ -227,7 +229,7 @@ class _Asked:
             raise self._wrong(f"timestamp={timestamp!r} is not a column", 'write timestamp="at"')
         if not isinstance(skip_changes, bool):
             raise self._wrong(f"skip_changes={skip_changes!r} is neither True nor False", "pass one of them")
-        if version is not None and not _is_version(version):
+        if version is not None and not is_version(version):
             raise self._wrong(f"version={version!r} is not a version", "pass the number of one, from 0 on")
         self.version, self.timestamp, self.skip_changes = version, timestamp, skip_changes
 
@@ -323,29 +325,30 @@ def _is_name(given: object) -> bool:
     return isinstance(given, str) and given != ""
 
 
-def _is_version(given: object) -> bool:
+def is_version(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
-def _check_installed(asked: _Asked) -> None:
-    library = _LIBRARIES[asked.form]
+def check_installed(form: LakeFormat, operator: str, where: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` CS-201 without the package for a format."""
+    library = _LIBRARIES[form]
     if find_spec(library) is None:
-        what = f"{asked.operator} needs the package {library}, which is not installed"
-        step = f'install it: pip install "crossstream[{asked.form}]"'
-        raise refuse("CS-201", what, step, **asked.where)
+        what = f"{operator} needs the package {library}, which is not installed"
+        step = f'install it: pip install "crossstream[{form}]"'
+        raise refuse("CS-201", what, step, **where)
 
 
-def _place(asked: _Asked, table: object) -> str:
-    """The table as text: a path without a scheme is made absolute."""
+def place_of(form: LakeFormat, operator: str, table: object, where: Mapping[str, Any]) -> str:
+    """The table as text: a path without a scheme is made absolute. Raises CS-101 for what names no table."""
     if not isinstance(table, str | PathLike) or not fspath(table):
         given = repr(table) if isinstance(table, str | int | None) else f"a {type(table).__name__}"
-        wanted = "a path or URI" if asked.form == "delta" else "its namespace and name"
+        wanted = "a path or URI" if form == "delta" else "its namespace and name"
         step = f"name {wanted}; table_from(frame, key=…) reads a streaming DataFrame"
-        raise refuse("CS-101", f"{asked.operator}: {given} does not name a table", step, **asked.where)
+        raise refuse("CS-101", f"{operator}: {given} does not name a table", step, **where)
     text = str(fspath(table))
-    if asked.form == "iceberg" and "." not in text.strip("."):
-        what = f"{asked.operator}: {text!r} has no namespace"
-        raise refuse("CS-101", what, f'name the table with its namespace: "shop.{text}"', **asked.where)
-    if asked.form == "iceberg" or "://" in text:
+    if form == "iceberg" and "." not in text.strip("."):
+        what = f"{operator}: {text!r} has no namespace"
+        raise refuse("CS-101", what, f'name the table with its namespace: "shop.{text}"', **where)
+    if form == "iceberg" or "://" in text:
         return text
     return str(Path(text).absolute())

@@ -24,7 +24,7 @@ Key: TypeAlias = str | Sequence[str] | None
 SchemaMode: TypeAlias = Literal["merge"] | None
 
 _NO_PARTITIONS = (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)
-_LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg", "postgres": "psycopg"}
 
 
 class WrittenToTables(Previewed):
@@ -69,7 +69,9 @@ class WrittenToTables(Previewed):
         >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
         >>> orders.to_delta("lake/orders", key="order_id", timestamp="changed_at")
         """
-        self._to_table("delta", path, storage_options, key, timestamp, schema_mode, named, partition_by)
+        check_installed("to_delta", "delta")
+        place = _place("to_delta", "delta", path)
+        self._to_table("delta", place, storage_options, key, timestamp, schema_mode, named, partition_by)
 
     def to_iceberg(
         self,
@@ -93,12 +95,14 @@ class WrittenToTables(Previewed):
         >>> orders = builder.table("orders", Consumed(key=serdes.string(), value=order))
         >>> orders.to_iceberg("shop.orders", {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "lake"})
         """
-        self._to_table("iceberg", identifier, catalog, key, timestamp, schema_mode, named)
+        check_installed("to_iceberg", "iceberg")
+        place = _place("to_iceberg", "iceberg", identifier)
+        self._to_table("iceberg", place, catalog, key, timestamp, schema_mode, named)
 
     def _to_table(
         self,
         form: Format,
-        table: object,
+        place: str,
         options: Mapping[str, str] | None,
         key: object,
         timestamp: object,
@@ -111,14 +115,12 @@ class WrittenToTables(Previewed):
             parent = child(self._draft, ToStream, "to_stream", parent, shape="stream")
         operator = f"to_{form}"
         name = given_name(operator, named)
-        _check_installed(operator, form)
-        place = _place(operator, form, table)
         if schema_mode not in (None, "merge"):
             step = 'write schema_mode="merge", or leave it out'
-            raise _wrong(operator, f'schema_mode={schema_mode!r} is not "merge"', step)
+            raise wrong(operator, f'schema_mode={schema_mode!r} is not "merge"', step)
         if timestamp is not None and not (isinstance(timestamp, str) and timestamp):
             what = f"timestamp={timestamp!r} is not the name of a column"
-            raise _wrong(operator, what, 'write timestamp="ts"')
+            raise wrong(operator, what, 'write timestamp="ts"')
         step = "put repartition(Repartitioned({})) before it"
         key_serde, value = known_serdes(operator, parent.key, parent.value, step)
         keys = _key_names(operator, key, key_serde, upserts=upserts)
@@ -140,7 +142,8 @@ class WrittenToTables(Previewed):
         child(self._draft, TableSink, operator, parent, name, shape="none", **serdes, **settings)
 
 
-def _check_installed(operator: str, form: Format) -> None:
+def check_installed(operator: str, form: Format) -> None:
+    """Raises `ConfigError` CS-201 without the package that writes such tables."""
     if find_spec(_LIBRARIES[form]) is None:
         what = f"{operator} needs the package {_LIBRARIES[form]}, which is not installed"
         step = f'install it: pip install "crossstream[{form}]"'
@@ -155,7 +158,7 @@ def _place(operator: str, form: Format, table: object) -> str:
         else 'its name: to_iceberg("shop.orders", …)'
     )
     if not isinstance(table, str | PathLike) or not fspath(table):
-        raise _wrong(operator, f"{table!r} does not name a table", f"name {wanted}")
+        raise wrong(operator, f"{table!r} does not name a table", f"name {wanted}")
     text = str(fspath(table))
     if form == "iceberg" or "://" in text:
         return text
@@ -166,13 +169,13 @@ def _key_names(operator: str, key: Any, serde: Serde, *, upserts: bool) -> tuple
     """The names that the columns of the key get; None: those of its fields; empty: the key is left out."""
     if key is None:
         if upserts:
-            raise _wrong(
+            raise wrong(
                 operator, "a table is written by its key, and key=None leaves it out", 'write key="id"'
             )
         return ()
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise _wrong(
+        raise wrong(
             operator, f"key={key!r} does not name columns", 'write key="id", or key=("customer", "product")'
         )
     is_struct = serde.dtype is not None and serde.dtype.is_nested()
@@ -205,7 +208,7 @@ def _check_columns(operator: str, settings: Mapping[str, Any], key: Serde, value
     except NoSuchColumn as error:
         if "two columns" in str(error) or "names are given" in str(error):
             step = 'name the columns: key="order_id", timestamp="ts"; a field that is the key has the key\'s type'
-            raise _wrong(operator, str(error), step) from None
+            raise wrong(operator, str(error), step) from None
         raise refuse(
             "CS-404",
             str(error),
@@ -220,15 +223,16 @@ def _check_partitions(operator: str, names: Sequence[str], layout: Layout) -> No
     for name in names:
         if name not in known:
             step = f"use one of {', '.join(known)}"
-            raise _wrong(operator, f"there is no column {name!r} to partition by", step)
+            raise wrong(operator, f"there is no column {name!r} to partition by", step)
         kind = layout.schema.field(name).type
         if any(is_of(kind) for is_of in _NO_PARTITIONS):
             step = "partition by columns of text, whole numbers, decimals, dates, timestamps or booleans"
-            raise _wrong(operator, f"Delta tables have no partitions of the type of {name!r}: {kind}", step)
+            raise wrong(operator, f"Delta tables have no partitions of the type of {name!r}: {kind}", step)
     if len(set(names)) < len(names) or len(names) == len(known):
         step = "name each column once, and leave one that is not a partition"
-        raise _wrong(operator, f"partition_by={tuple(names)!r} has a column twice, or every column", step)
+        raise wrong(operator, f"partition_by={tuple(names)!r} has a column twice, or every column", step)
 
 
-def _wrong(operator: str, what: str, step: str) -> CrossStreamError:
+def wrong(operator: str, what: str, step: str) -> CrossStreamError:
+    """The error CS-101 of an argument."""
     return refuse("CS-101", what, step, **caller_location(operator))

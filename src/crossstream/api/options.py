@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from crossstream.api.checks import (
     check_choice,
@@ -26,7 +26,7 @@ from crossstream.api.types import AsSerde, SerdeField
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.error_codes import refuse
 from crossstream.errors import caller_location
-from crossstream.graph.nodes import StoreSpec
+from crossstream.graph.nodes import Clock, StoreSpec
 from crossstream.missing_names import OptionObject
 from crossstream.serdes.contract import EngineSerde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_error
@@ -83,7 +83,9 @@ class Consumed(OptionObject):
     the field of that name, or without one, the record's own timestamp. ``offset_reset`` is where an application begins
     when it starts for the first time: "earliest", "latest", a `datetime` (in UTC if it has no zone), or a duration
     (a `timedelta`, or text such as "1 hour"): that long before the start (KIP-1106). From such a place it reads the
-    first record of that time or later, and what follows it. ``name`` names the source; the default is its topic.
+    first record of that time or later, and what follows it. ``load="first"`` is for a table: what its topic holds at
+    the first start is read before all other records (semantics 3.19). ``name`` names the source; the default is its
+    topic.
 
     >>> from crossstream import serdes
     >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset
@@ -94,6 +96,7 @@ class Consumed(OptionObject):
     value: SerdeField | None = None
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | timedelta | datetime = "earliest"
+    load: Literal["first"] | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -102,6 +105,7 @@ class Consumed(OptionObject):
             "Consumed", "timestamp_extractor", self.timestamp_extractor, ("key", "value", "timestamp")
         )
         settle_offset_reset(self)
+        check_choice("Consumed", "load", self.load, (None, "first"))
         check_name("Consumed", "name", self.name, optional=True)
 
 
@@ -138,8 +142,10 @@ class Materialized(OptionObject):
     if its left input is JSON, else in the engine's own form. ``history_retention`` (a duration) makes the table
     versioned: it keeps versions for that long, and joins ignore records behind the newest version of their key.
     ``retention`` (a duration) is how long a store keeps windows after they have begun, in stream time; at least, and
-    without it, until they are closed. ``caching`` has no effect, as nothing is cached between batches. Sources:
-    semantics 2.2.6, 3.4, KIP-889, KIP-914.
+    without it, until they are closed. ``caching`` has no effect, as nothing is cached between batches. ``ttl`` (a
+    duration, of a table that is read, or made by `to_table`) deletes rows that were not written for so long, by the
+    ``clock`` "stream", which is what the newest records of the table say, or "wall". Sources: semantics 2.2.6, 3.4,
+    3.21, KIP-889, KIP-914.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -151,18 +157,37 @@ class Materialized(OptionObject):
     caching: bool = True
     retention: Duration | None = None
     history_retention: Duration | None = None
+    ttl: Duration | None = None
+    clock: Clock = "stream"
 
     def __post_init__(self) -> None:
         settle_serdes(self, "key", "value")
         settle_durations(self, "history_retention", "retention")
+        settle_durations(self, "ttl", minimum=1)
         check_choice("Materialized", "caching", self.caching, (True, False))
+        check_choice("Materialized", "clock", self.clock, ("stream", "wall"))
         check_name("Materialized", "store", self.store, optional=True)
+        if self.ttl is None and self.clock != "stream":
+            what = f"Materialized(clock={self.clock!r}) says what ends a ttl, and there is none"
+            raise refuse(
+                "CS-143", what, 'write ttl="30 days" beside it, or leave it out', **caller_location()
+            )
+        if self.ttl is not None and self.history_retention is not None:
+            what = "Materialized gets a ttl, and a history_retention: rows of a table with versions do not expire"
+            raise refuse("CS-143", what, "keep one of them", **caller_location())
 
-    def spec(self, key: EngineSerde | None, value: EngineSerde | None) -> StoreSpec:
-        """The store, with the serdes that were found for it."""
-        history = None if self.history_retention is None else settled(self.history_retention)
-        retention = None if self.retention is None else settled(self.retention)
-        return StoreSpec(self.store, key, value, history, retention)
+    def spec(
+        self, key: EngineSerde | None, value: EngineSerde | None, *, of_records: bool = False
+    ) -> StoreSpec:
+        """The store, with the serdes that were found for it. Refuses (CS-143) a ttl, but ``of_records``."""
+        if self.ttl is not None and not of_records:
+            what = "a ttl is for tables that are read, and for to_table"
+            raise refuse("CS-143", what, None, **caller_location())
+        history, retention, ttl = (
+            None if given is None else settled(given)
+            for given in (self.history_retention, self.retention, self.ttl)
+        )
+        return StoreSpec(self.store, key, value, history, retention, ttl, self.clock)
 
 
 def settings_of(operator: str, setting: str, option: T | None, kind: type[T], **short: Any) -> T | None:

@@ -11,12 +11,12 @@ import polars as pl
 
 from crossstream.api.branched import BranchedKStream, merged
 from crossstream.api.checks import check_option, function_of, needed_key, predicate_of
+from crossstream.api.databases import WrittenToDatabases
 from crossstream.api.draft import child, given_name
 from crossstream.api.generic import K1, V1, K, R, V
 from crossstream.api.grouped import GroupedKStream
 from crossstream.api.groups import Groups, group_key, grouped_of
 from crossstream.api.joining_stream import JoiningStream
-from crossstream.api.lakehouse import WrittenToTables
 from crossstream.api.options import Grouped, Materialized, Named, Repartitioned, materialized_of, settings_of
 from crossstream.api.processors import Processing
 from crossstream.api.sinks import EndingStream
@@ -34,7 +34,7 @@ _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_
 
 
 class KStream(
-    JoiningStream[K, V], EndingStream, Processing["KStream[Any, Any]"], WrittenToTables, Generic[K, V]
+    JoiningStream[K, V], EndingStream, Processing["KStream[Any, Any]"], WrittenToDatabases, Generic[K, V]
 ):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
@@ -294,7 +294,7 @@ class KStream(
         node = self._node
         key = needed_key("to_table", declared_key(node), asked.key, "key=…")
         value = asked.value or node.value
-        spec = None if option is None else option.spec(key, value)
+        spec = None if option is None else option.spec(key, value, of_records=True)
         made = child(
             self._draft,
             graph.ToTable,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 import polars as pl
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
+from crossstream.api.databases import WrittenToDatabases
 from crossstream.api.draft import child, given_name, made_values
 from crossstream.api.generic import K1, V1, K, Made, R, Stored, V
 from crossstream.api.grouped import GroupedKTable
 from crossstream.api.groups import Groups, group_key, grouped_of
 from crossstream.api.joining_table import JoiningTable
-from crossstream.api.lakehouse import WrittenToTables
+from crossstream.api.nesting import nest
 from crossstream.api.options import Grouped, Materialized, Named, Produced, materialized_of, produced_of
 from crossstream.api.stream import KStream
 from crossstream.api.types import AsSerde
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class KTable(JoiningTable[K, V], WrittenToTables, Generic[K, V]):
+class KTable(JoiningTable[K, V], WrittenToDatabases, Generic[K, V]):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
@@ -280,6 +281,38 @@ class KTable(JoiningTable[K, V], WrittenToTables, Generic[K, V]):
         )
         found = group_key("group_by", node, option, by_field=isinstance(mapper, str))
         return GroupedKTable(self._draft, Groups(KTable, (node,), found, (option.value,)))
+
+    def nest(
+        self,
+        children: KTable[Any, Any],
+        foreign_key: str | pl.Expr = REQUIRED,
+        into: str = REQUIRED,
+        *,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+        store: str | None = None,
+        value: AsSerde | None = None,
+    ) -> KTable[K, Any]:
+        """Each row of this table with the list of the rows of another one that refer to it, kept right as both change.
+
+        ``foreign_key`` names the field of the children that has this table's key, or is an expression of it. ``into``
+        names the new field: the children in order of their keys, an empty list without any. A child without a parent is
+        in no result until there is one. A change of a child writes its parent with the whole list. Both types have to
+        be declared. Raises CS-135 for anything but a table of this builder, CS-104 for another kind of foreign key,
+        CS-113 for rows without declared fields, CS-134 for a foreign key that is of another type than this table's
+        key, CS-136 for a field that is there already. Source: semantics 3.23.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, key = StreamsBuilder(), serdes.int64()
+        >>> customer = serdes.json({"name": pl.String})
+        >>> order = serdes.json({"customer_id": pl.Int64, "price": pl.Float64})
+        >>> customers = builder.table("customers", Consumed(key=key, value=customer))
+        >>> orders = builder.table("orders", Consumed(key=key, value=order))
+        >>> customers.nest(orders, foreign_key="customer_id", into="orders", store="customers")
+        <KTable customers.nest(orders)>
+        """
+        return self._made(nest(self, children, foreign_key, into, named, materialized, store, value))
 
     def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable[K, V]:
         """Holds changes back: until windows close, or for some time; fewer of them come out.

@@ -8,7 +8,7 @@ import time
 from typing import Any, Protocol
 
 from crossstream.config import StreamsConfig
-from crossstream.metrics.observation import Progress, Running
+from crossstream.metrics.observation import Progress, Running, stand_texts
 from crossstream.notebook import html_note, html_table, html_title
 
 REFRESH_SECONDS = 0.5
@@ -55,7 +55,9 @@ def html_of(app: Application) -> str:
         parts += [html_table(("dropped", "rows"), dropped)] if dropped else []
         waiting = list(last.waiting.items())
         parts += [html_table(("waiting for source partitions", "rows"), waiting)] if waiting else []
+        parts += [html_note(f"batch {last.batch} {text}") for text in stand_texts(last.stands)]
         parts += [html_note(f"warning: {warning}") for warning in last.warnings]
+    parts += [html_note(text) for text in last.waits]
     return "".join(parts)
 
 

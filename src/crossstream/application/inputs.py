@@ -19,13 +19,17 @@ from crossstream.error_codes import refuse
 from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.filetopics.refreshed_topics import RefreshedTables
-from crossstream.graph.nodes import Graph, Node, Sink
+from crossstream.graph.nodes import Graph, Node, Sink, Source
 from crossstream.lakehouse.connection import LakeTables
+from crossstream.lakehouse.history_topics import HistoryLog, with_histories
+from crossstream.lakehouse.past_tables import PastTables
 from crossstream.planning.plan import Plan
+from crossstream.runtime.backlog import copied
 from crossstream.runtime.delivery import DeliveringConnection
 from crossstream.runtime.extracted_times import ExtractedTimes
-from crossstream.runtime.scheduler import SourcePlanner, copied
+from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.runtime.tables_and_topics import CONNECT, Logs, with_tables
+from crossstream.runtime.transactions.together import Transactions
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import (
     Application,
@@ -113,7 +117,14 @@ class TopicInputs:
         lost = self._config.on_lost_records
         positions = copied(commit.positions)
         self.planner = SourcePlanner(
-            self._topology, self.topics, positions, lost, ids, starts=starts, times=self._times
+            self._topology,
+            self.topics,
+            positions,
+            lost,
+            ids,
+            starts=starts,
+            times=self._times,
+            transactions=self._transactions(commit),
         )
         self.planner.refresh()
         if self.planner.starts != starts:
@@ -123,6 +134,12 @@ class TopicInputs:
             self._instance.begin(self._in_topics(), application.state_id, has_commits=commit.id >= 0)
         self._refreshed = time.monotonic()
         return self.planner
+
+    def _transactions(self, commit: Commit) -> Transactions:
+        if self.topics is None or self._reader is None:
+            return Transactions()
+        sources, most = list(self._topology.each(Source)), self._config.max_transaction_records
+        return Transactions.of(sources, self.topics, TopicInput(self._reader), commit.stands, most)
 
     def refresh(self, *, force: bool = False) -> None:
         """Looks for topics and partitions that are new or gone, if it was not done just before."""
@@ -150,10 +167,12 @@ class TopicInputs:
             log.close()
 
     def reached(self, ends: dict[TopicPartition, int], known: Mapping[str, str]) -> bool:
-        """Whether all is read up to ``ends``, of the topics that are still there; ``known``: their ids then."""
+        """Whether all is read up to ``ends`` that can be taken, of topics that are there; ``known``: their ids then."""
         gone = self.planner.gone() | self._recreated_since(known)
-        consumed = self.planner.consumed()
-        return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
+        consumed, waits = self.planner.consumed(), self.planner.transactions.held
+        return all(
+            tp.topic in gone or max(consumed.get(tp, 0), waits.get(tp, 0)) >= end for tp, end in ends.items()
+        )
 
     def _recreated_since(self, known: Mapping[str, str]) -> set[str]:
         """The topics that have another id than was ``known``."""
@@ -192,6 +211,14 @@ class TopicInputs:
         for tp, span in lost:
             self.planner.lose(span.node, tp, span.start, begins[tp])
         return bool(lost)
+
+    def note_changes(self, found: Mapping[str, Mapping[int, int]]) -> None:
+        """Notes with the application the first changes of topics that load, which a batch has read."""
+        starts = self.planner.starts.and_changes(found)
+        if starts != self.planner.starts and (application := self._log.application()) is not None:
+            self.planner.starts = starts
+            self._log.write_application(structs.replace(application, starts=starts))
+            self._log.settled()
 
     def written_ends(self) -> dict[str, list[int]]:
         """Where the topics that sinks and dead letters may go to end, by partition."""
@@ -260,12 +287,14 @@ def connection_of(
     """
     nodes = tuple(topology)
     root = root_of(config.state_path if state is None else state)
-    return with_tables(_topics_of(config), RefreshedTables.of(nodes, root), LakeTables.of(nodes))
+    topics = with_histories(_topics_of(config), nodes, root)
+    tables = (RefreshedTables.of(nodes, root), LakeTables.of(nodes), PastTables.of(nodes, root))
+    return with_tables(topics, *tables)
 
 
 def reads_topics(node: Node) -> bool:
     """Whether a node reads topics of Kafka or of a folder."""
-    return node.reads_topics and not any(map(is_elsewhere, node.topics))
+    return node.reads_topics and not (node.topics and all(map(is_elsewhere, node.topics)))
 
 
 def _topics_of(config: StreamsConfig) -> DeliveringConnection | None:
@@ -323,7 +352,7 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
         return None
     from crossstream.kafka.instance import Instance
 
-    if isinstance(log, Logs):
+    while isinstance(log, Logs | HistoryLog):
         log = log.of_topics
     place = str(state) if state.is_remote else f"{state} on {socket.gethostname()}"
     return Instance(cast("KafkaLog", log), config.application_id, place, config.on_lost_state == "restart")

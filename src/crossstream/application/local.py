@@ -10,7 +10,8 @@ from crossstream.errors import CrossStreamError, plain_place, type_and_text
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.machine import cores
 from crossstream.once import BatchMark
-from crossstream.runtime.round import Outgoing, Sent, collected
+from crossstream.runtime.round import Outgoing, Sent
+from crossstream.runtime.turns import collected
 from crossstream.runtime.worker import (
     InMemory,
     Job,

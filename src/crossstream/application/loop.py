@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from crossstream.api.topology import Topology
+from crossstream.application.following import commit_after
 from crossstream.application.inputs import TopicInputs, connection_of
 from crossstream.application.lifecycle import Lifecycle
 from crossstream.application.open_state import claim, find
@@ -31,11 +32,10 @@ from crossstream.runtime.round import Sent
 from crossstream.runtime.sizing import Sizing, fans_of
 from crossstream.runtime.worker import Job
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.storage.log_entries import BatchEntry, Commit, Stand, shown
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Vacuum
 from crossstream.task.batch import Batch, Report, settings_of
-from crossstream.task.counts import keep_largest
 from crossstream.task.stores import measure
 from crossstream.topics import TopicPartition
 
@@ -155,7 +155,7 @@ class Loop:
         self.retirement.add(done.commit.id, done.retired)
 
     def _measure(self) -> None:
-        self._totals.hold(*measure(self.state, self._last.versions, self.plan.timers))
+        self._totals.hold(*measure(self.state, self._last.versions, self.plan.timers, self.plan.expiring))
 
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
@@ -164,6 +164,11 @@ class Loop:
     @property
     def partitions(self) -> int:
         return self._last.partitions
+
+    @property
+    def stands(self) -> dict[str, Stand]:
+        """Behind which transactions the last batch ends, by transaction topic."""
+        return self._last.stands
 
     @property
     def runs_here(self) -> bool:
@@ -232,7 +237,8 @@ class Loop:
         self.inputs.refresh()
         while epoch > self._last.epoch:  # again where records were deleted under the batch
             while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
-                self._run({})
+                if not self._run({}):
+                    self.sources.end_load()  # rows of DataFrames do not wait for a snapshot of a database
             ends = dict(self.sources.end_offsets()) if self._until is None else self._until
             self._run(ends, rows, epoch)
 
@@ -273,7 +279,9 @@ class Loop:
                 self._repeat = None
                 return True
             raise
-        commit = self._publishing.publish(entry, report, self._following(entry, report), sent)
+        commit = self._publishing.publish(
+            entry, report, commit_after(self._last, entry, report, self.sources), sent
+        )
         phases.end("publish")
         self._commit(entry, commit, report)
         phases.end("commit")
@@ -307,9 +315,9 @@ class Loop:
         shares = 0 if is_small else self._tasks
         sinks = self.inputs.written_ends() if self._publishing.delivery.looks_at_ends else {}
         expected = self.sources.expected(ends, ranges, every=self._listener.after is not None)
-        entry = BatchEntry(
-            self._last.id + 1, ranges, time.time(), sinks, epoch, silence, shares, expected=expected
-        )
+        planned = (ranges, time.time(), sinks, epoch, silence, shares)
+        stands = dict(self.sources.transactions.planned)
+        entry = BatchEntry(self._last.id + 1, *planned, expected=expected, stands=stands)
         self.log.write_batch(entry)
         return entry
 
@@ -328,6 +336,7 @@ class Loop:
             wants_keys=self._totals.unmatched_joins.wants_keys,
             expected=entry.expected,
             frame_versions=self._last.frame_versions,
+            snapshots=self.sources.snapshots,
         )
         report, sent = run_again(self._rounds, batch, rows)
         self._sizing.learn(sum(report.seconds.values()))
@@ -336,28 +345,17 @@ class Loop:
     def _deliver(self, entry: BatchEntry, report: Report, sent: Sent, phases: Phases) -> None:
         """Calls the functions of the user that get each batch as a DataFrame."""
         if any(sink.function is not None for sink in self.topology.each(FrameSink)):
-            mark = BatchMark(self.config.application_id, "", self._publishing.state, entry.id)
+            stands = shown({**self._last.stands, **entry.stands})
+            mark = BatchMark(self.config.application_id, "", self._publishing.state, entry.id, stands)
             self._rounds.deliver(sent, report.frame_files, mark)
             phases.end("for_each_batch")
 
-    def _following(self, entry: BatchEntry, report: Report) -> Commit:
-        """The commit of a batch that has run."""
-        versions = {store: dict(names) for store, names in self._last.versions.items()}
-        for store, names in report.manifests.items():
-            versions.setdefault(store, {}).update(names)
-        positions = self.sources.after(entry.ranges)
-        epoch = max(self._last.epoch, entry.epoch)
-        ids = dict(self.sources.topic_ids)
-        newest = dict(self._last.frame_versions)
-        keep_largest(newest, report.frame_versions)
-        return Commit(
-            entry.id, self.partitions, positions, versions, time.time(), epoch, ids, frame_versions=newest
-        )
-
     def _commit(self, entry: BatchEntry, commit: Commit, report: Report) -> None:
+        self.inputs.note_changes(report.first_changes)
         self.log.write_commit(commit)
         self._last = commit
         self.sources.positions = commit.positions
+        self.sources.transactions.note(commit.stands)
         self.inputs.note_consumed()
         self.retirement.add(commit.id, report.retired)
         self._publishing.forget(report.staged, report.frame_files)
@@ -372,7 +370,8 @@ class Loop:
             report.dropped["lost by retention"] = self.sources.skipped
             self.sources.skipped = 0
         lag = self.sources.lag(ends)
-        self.progress = self._totals.add(entry.id, report, phases.seconds, seconds, lag)
+        stands, waits = self._last.stands, self.sources.waits
+        self.progress = self._totals.add(entry.id, report, phases.seconds, seconds, lag, stands, waits)
         said = (self.config.application_id, entry.id, self.progress.rows, seconds, lag)
         _story.debug("%s: batch %d committed: %d records in %.3f s, %d waiting", *said)
         self._on_progress(self.progress)

@@ -21,6 +21,7 @@ from crossstream.metrics.opentelemetry import is_used
 from crossstream.planning.plan import Plan
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
+from crossstream.storage.log_entries import shown
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicLog, TopicPartition
 
@@ -160,7 +161,8 @@ class Monitoring:
         if loop is None or not loop.is_open:
             return Live(status, last.partitions, None, last.lag, failure)
         lag = self._ends.lag(loop, last.lag)
-        self._last = Live(status, loop.partitions, loop.running, lag, failure)
+        waits = loop.sources.waits
+        self._last = Live(status, loop.partitions, loop.running, lag, failure, shown(loop.stands), waits)
         return self._last
 
 

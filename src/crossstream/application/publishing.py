@@ -1,4 +1,4 @@
-"""Publishes the results of each batch once: file topics, transactions of Kafka, tables of Delta and Iceberg."""
+"""Publishes the results of each batch once: file topics, transactions of Kafka, tables of a lake or a database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crossstream.runtime.delivery import DeliveringConnection, Delivery, Place, 
 from crossstream.runtime.worker import delivery_of
 from crossstream.storage.commit_log import STAGED, BatchLog
 from crossstream.storage.files import file_names
-from crossstream.storage.log_entries import BatchEntry, Commit, Publication, StagedFrame, StagedRows
+from crossstream.storage.log_entries import BatchEntry, Commit, Publication, StagedFrame, StagedRows, shown
 from crossstream.storage.manifest import checked_staged, staged_name
 from crossstream.storage.root import StateRoot
 from crossstream.task.batch import Report
@@ -28,7 +28,7 @@ class Publishing:
     """Publishes staged records when their batch has run, each once: to file topics, in a transaction, in tables.
 
     ``delivery``: how records reach the topics. ``mark``: the topic that has the mark of the transactions. ``tables``:
-    of Delta and Iceberg.
+    of Delta, Iceberg and Postgres.
     """
 
     def __init__(self, delivery: Delivery, log: BatchLog, mark: str, tables: Tables) -> None:
@@ -135,8 +135,8 @@ class Publishing:
         """Publishes what is not there yet. ``note``: notes the batch, before anything of it can be seen."""
         self.delivery.publish(entry, publication, self.state, note)
         read = partial(checked_staged, self.log.root.storage(STAGED))
-        for name, sink in publication.tables:
-            self.tables.write(sink, unstaged_rows(read(name)), entry.id, self.state)
+        rows = {sink: unstaged_rows(read(name)) for name, sink in publication.tables}
+        self.tables.write(rows, entry.id, self.state, shown(publication.commit.stands))
 
 
 def staging_of(connection: DeliveringConnection | None, state: StateRoot) -> Path:

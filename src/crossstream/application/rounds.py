@@ -19,7 +19,8 @@ from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
-from crossstream.runtime.round import Sent, follows
+from crossstream.runtime.round import Sent
+from crossstream.runtime.turns import follows
 from crossstream.runtime.worker import Job
 from crossstream.storage.log_entries import BatchEntry, Commit, StagedRows
 from crossstream.storage.root import StateRoot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from crossstream.application.background import run_batches
 from crossstream.application.health import Health
@@ -177,6 +178,13 @@ class ApplicationRunner:
 
         self.life.wait_for(lambda: is_processed() or over.is_set() or self.life.is_paused)
         self._check_processed(is_processed())
+
+    def seen(self) -> Progress:
+        """The last batch, and what is waited for now."""
+        loop = self.loop
+        if loop is None or not loop.is_open:
+            return self.progress
+        return replace(self.progress, waits=loop.sources.waits)
 
     def _warnings(self) -> tuple[str, ...]:
         loop = self.loop

@@ -24,6 +24,7 @@ from crossstream.metrics.observation import (
     by_store,
     skew_of,
 )
+from crossstream.storage.log_entries import Stand, shown
 from crossstream.task.batch import Report
 from crossstream.task.counts import TaskCounts, add_up, by_operator, counts_of, merge
 from crossstream.task.unmatched_joins import UnmatchedJoins
@@ -34,15 +35,20 @@ _SECONDS = (1_000_000, int(datetime(1980, 1, 1, tzinfo=timezone.utc).timestamp()
 """Timestamps in ms from which on, and before which, they are more likely seconds; tests count in smaller numbers."""
 
 
+_NO_STANDS: Mapping[str, Stand] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What an `Observation` needs of this moment. ``lag``: by topic and partition."""
+    """What an `Observation` needs of this moment. ``lag``: by topic and partition. ``stands``, ``waits``: see there."""
 
     status: str = "created"
     partitions: int = 1
     running: Running | None = None
     lag: dict[str, dict[int, int]] = field(default_factory=dict)
     error: str | None = None
+    stands: dict[str, dict[str, str | int | None]] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
 
 
 class BesideBatches(Protocol):
@@ -92,7 +98,14 @@ class Totals:
             merge(self._sums, TaskCounts(state=state, due=due))
 
     def add(
-        self, batch: int, report: Report, phases: Mapping[str, float], seconds: float, lag: int
+        self,
+        batch: int,
+        report: Report,
+        phases: Mapping[str, float],
+        seconds: float,
+        lag: int,
+        stands: Mapping[str, Stand] = _NO_STANDS,
+        waits: tuple[str, ...] = (),
     ) -> Progress:
         """Takes in a batch that was just committed. ``phases``: of the driver, in seconds."""
         if self.beside is not None:
@@ -121,6 +134,8 @@ class Totals:
             newest=report.newest,
             total_rows=self._rows,
             total_dropped=dict(self._sums.dropped),
+            stands=shown(stands),
+            waits=waits,
             **self._now(),
             **counts_of(report),
         )
@@ -152,6 +167,8 @@ class Totals:
                 last=self.recent[-1] if self.recent else None,
                 recent=tuple(self.recent),
                 errors=() if live.error is None else (live.error,),
+                stands=live.stands,
+                waits=live.waits,
                 **self._now(),
                 **counts_of(sums),
             )

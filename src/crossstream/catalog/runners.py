@@ -6,6 +6,7 @@ from types import MappingProxyType
 from crossstream.operators.aggregate import runner as aggregate
 from crossstream.operators.debezium import runner as debezium
 from crossstream.operators.deduplicate import runner as deduplicate
+from crossstream.operators.expire.runner import ExpireRunner
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
 from crossstream.operators.process.batches import TransformBatchesRunner
@@ -27,6 +28,7 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.StatelessStep: StatelessRunner,
         steps.EncodeStep: EncodeRunner,
         steps.MaterializeStep: table.MaterializeRunner,
+        steps.ExpireStep: ExpireRunner,
         steps.CompleteRowsStep: debezium.CompleteRowsRunner,
         steps.OrderStep: table.OrderRunner,
         steps.GroupTableStep: aggregate.GroupTableRunner,

@@ -128,6 +128,12 @@ def _run(commands: Commands) -> None:
         ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
         ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds"'),
         ("--max-records-per-batch", "N", positive, "the largest batch; default: all waiting records"),
+        (
+            "--max-transaction-records",
+            "N",
+            positive,
+            "split larger transactions of a database; default: 5,000,000",
+        ),
         ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
         ("--deserialization-errors", bad, on_error, "when a record cannot be decoded; default: fail"),
         ("--processing-errors", bad, on_error, "when a function raises on a record; default: fail"),

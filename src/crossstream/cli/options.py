@@ -56,6 +56,14 @@ def not_negative(text: str) -> int:
     return int(text)
 
 
+def batch_or_lsn(text: str) -> int | str:
+    if text.startswith("lsn:"):
+        return text
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a whole number, and no place such as lsn:0/16B3748")
+    return int(text)
+
+
 def share(text: str) -> float:
     try:
         found = float(text.removesuffix("%")) / 100

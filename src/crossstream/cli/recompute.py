@@ -15,6 +15,7 @@ from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
 from crossstream.error_codes import refuse
+from crossstream.query.as_of import batch_at
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain
@@ -42,7 +43,7 @@ def verify(arguments: Namespace) -> int:
         connection,
         settings,
         sample=arguments.sample,
-        as_of=arguments.as_of,
+        as_of=batch_at(BatchLog(root), arguments.as_of),
     )
     for note in found.notes:
         say(f"note: {note}")
@@ -105,7 +106,9 @@ def why(arguments: Namespace) -> int:
     if arguments.start is not None:
         key = _window(open_store(root, name, registry=arguments.registry), key, arguments.start)
     connection, settings = inputs_of(loaded, arguments, root)
-    found = find_why(root, plan, connection, name, key, settings, as_of=arguments.as_of)
+    found = find_why(
+        root, plan, connection, name, key, settings, as_of=batch_at(BatchLog(root), arguments.as_of)
+    )
     print(to_json(found.to_dict()) if arguments.format == "json" else found)
     return 1 if found.value is None else NOT_EXACT if found.is_inexact else 0
 
@@ -114,7 +117,9 @@ def _course(root: StateRoot, name: str, text: str, arguments: Namespace) -> int:
     """Without the application's functions: what the row was after each retained batch."""
     refuse_without("the application's file", "write: why app.py STATE_DIR STORE KEY", arguments, "start")
     rows: list[tuple[str, str]] = []
-    batches = [one for one in BatchLog(root).commits() if arguments.as_of in (None, one)]
+    log = BatchLog(root)
+    wanted = batch_at(log, arguments.as_of)
+    batches = [one for one in log.commits() if wanted in (None, one)]
     for batch in batches:
         store = open_store(root, name, batch, registry=arguments.registry)
         key = parse_key(store.key, text)

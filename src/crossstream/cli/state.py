@@ -15,12 +15,14 @@ from crossstream.cli.query import headline, state_root
 from crossstream.config import StreamsConfig, check_most_partitions
 from crossstream.error_codes import refuse
 from crossstream.errors import StateError
+from crossstream.metrics.observation import stand_texts
 from crossstream.query.files import FolderState, application_of, inspect_state, open_store
 from crossstream.query.text import to_json
 from crossstream.query.verification import Problem, Verified, verify_state
 from crossstream.runtime.rescaling import rescale as cut_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.copying import Copied, copy_state
+from crossstream.storage.log_entries import shown
 from crossstream.storage.manifest import Manifest
 from crossstream.storage.root import StateRoot, root_of
 
@@ -52,6 +54,8 @@ def inspect(arguments: Namespace) -> int:
     commit = folder.commit
     say(headline(folder.application.application_id, commit.partitions, commit.id, commit.time))
     say(f"kept: {_batches(folder.batches)}")
+    for text in stand_texts(shown(commit.stands)):
+        say(text)
     lines = [{name: cell for name, cell in line.items() if name not in JSON_ONLY} for line in lines]
     _show(lines, "no stores" if arguments.store is None else f"no rows in {arguments.store}", in_lines=True)
     return 0

@@ -15,6 +15,7 @@ from crossstream.cli.options import (
     add_inputs,
     add_option,
     add_options,
+    batch_or_lsn,
     not_negative,
     port,
     positive,
@@ -64,7 +65,7 @@ def query(commands: Commands) -> None:
     add_options(
         parser,
         ("--max", "N", positive, "print at most N rows"),
-        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+        ("--as-of", "BATCH", batch_or_lsn, "the state after this batch, which must be retained"),
         ("--as-of-time", "T", str, time),
         ("--registry", "URL", some, REGISTRY),
     )
@@ -86,7 +87,7 @@ def why(commands: Commands) -> None:
     start = "of a store of windows or sessions: the one that begins then (ms); default: all of the key"
     add_options(
         parser,
-        ("--as-of", "BATCH", not_negative, "the row after this batch, which must be retained"),
+        ("--as-of", "BATCH", batch_or_lsn, "the row after this batch, which must be retained"),
         ("--start", "MS", not_negative, start),
         ("--registry", "URL", some, REGISTRY),
     )
@@ -107,7 +108,7 @@ def verify(commands: Commands) -> None:
     add_options(
         parser,
         ("--sample", "PERCENT", share, "compare the rows of so many keys only, such as 1%%"),
-        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+        ("--as-of", "BATCH", batch_or_lsn, "the state after this batch, which must be retained"),
     )
     add_differences(parser)
     add_inputs(parser)

@@ -178,7 +178,9 @@ class LiveView:
         now = time.monotonic()
         batch = None if running is None else (running, time.time() - running.since)
         size = self._live.console.size
-        return render(self._figures, self._title, self._state, now, batch, live, (size.width, size.height))
+        waits = () if self._app is None else self._app.progress.waits
+        state = "; ".join((self._state, *waits))
+        return render(self._figures, self._title, state, now, batch, live, (size.width, size.height))
 
 
 View = LinesView | LiveView

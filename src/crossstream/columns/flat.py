@@ -1,10 +1,10 @@
-"""Keys and values as the columns of a table in a lakehouse: the fields of a struct become columns.
+"""Keys and values as the columns of a table in a lakehouse or a database: the fields of a struct become columns.
 
     key      a column named by the user; of a struct its fields, those of structs inside it too
     value    its fields, without those that the user names as the key; of another type the column ``value``
     time     if asked for, the timestamp of the record
 
-Delta and Iceberg have fewer types than Polars: integers have a sign, and times are in microseconds.
+Such tables have fewer types than Polars: integers have a sign, and times are in microseconds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.columns import in_postgres
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 
-Format: TypeAlias = Literal["delta", "iceberg"]
+Format: TypeAlias = Literal["delta", "iceberg", "postgres"]
 """The kinds of tables."""
-TypesOf: TypeAlias = Literal["delta", "iceberg", "spark"]
+TypesOf: TypeAlias = Literal["delta", "iceberg", "postgres", "spark"]
 """Whose types a column may have."""
 
 DELETED = "__deleted"
@@ -125,7 +126,10 @@ def layout_of(
         raise NoSuchColumn(f"there are two columns {twice[0]!r}, of the key, the value or the time")
     if not fields or "" in names_ or DELETED in names_:
         raise NoSuchColumn(f"there must be a column, none without a name, and none named {DELETED!r}")
-    return Layout(pa.schema(fields), tuple(keys), shared)
+    schema = pa.schema(fields)
+    for reason in in_postgres.refused(schema) if form == "postgres" else ():
+        raise NoSuchColumn(reason)
+    return Layout(schema, tuple(keys), shared)
 
 
 def _are_whole(*kinds: pa.DataType) -> bool:
@@ -146,8 +150,10 @@ def table_type(form: TypesOf, kind: pa.DataType, column: str) -> pa.DataType:
         return table_type(form, kind.value_type, column)
     if pa.types.is_timestamp(kind):
         return TIME if kind.tz else pa.timestamp("us")
-    if pa.types.is_time(kind) and form == "iceberg":
+    if pa.types.is_time(kind) and form in ("iceberg", "postgres"):
         return pa.time64("us")
+    if pa.types.is_duration(kind) and form == "postgres":
+        return pa.duration("us")
     if pa.types.is_decimal128(kind):
         return kind
     if pa.types.is_struct(kind) and kind.num_fields:

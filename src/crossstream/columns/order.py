@@ -42,6 +42,14 @@ def place_of(minor: int) -> tuple[int, int]:
     return minor >> OFFSET_BITS, minor & ((1 << OFFSET_BITS) - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicOrder:
+    """The order in which sinks write to a topic: by arrival, rows of one record by ``forks``, then by ``sinks``."""
+
+    sinks: tuple[str, ...]
+    forks: tuple[Fork, ...]
+
+
 def running_maximum(ts: np.ndarray, before: int) -> np.ndarray:
     """The maximum of ``before`` and all timestamps up to each record."""
     if not len(ts) or (len(ts) == 1 and ts[0] >= before):

@@ -139,6 +139,14 @@ BUILDING = {
         next="give it where the message says: `key=str`, `value=dict`, or another type or serde; leave "
         "one of two out",
     ),
+    "CS-143": code(
+        TopologyError,
+        "a [`ttl`](state.md#rows-that-expire) where rows do not expire: of a global table, a table with versions, the "
+        "result of an aggregation, a join, a filter or a `map_values`",
+        "a `clock` without a `ttl`",
+        next="give it to the table that is read, or to `to_table`: what is made of its rows goes with them; sessions "
+        "(`windowed_by(SessionWindows(…))`) make aggregates that begin again",
+    ),
     "CS-150": code(
         TopologyError,
         "a DataFrame cannot be a source: it does not stream, its rows change later, a column is missing "

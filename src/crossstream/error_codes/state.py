@@ -113,21 +113,22 @@ STATE = {
     ),
     "CS-744": code(
         StateError,
-        "the state is older than a [Delta or Iceberg table](delta-and-iceberg.md#each-batch-once)",
+        "the state is older than a [Delta or Iceberg](delta-and-iceberg.md#each-batch-once) or "
+        "[Postgres](postgres.md#each-batch-once) table",
         next='restore the table to the version before, too; `on_lost_state="restart"` continues from the '
         "older state: streams are appended again from there",
     ),
     "CS-745": code(
         StateError,
-        "a [Delta or Iceberg table](delta-and-iceberg.md#each-batch-once) lacks a batch that was written "
-        "to it: it is missing, was replaced, or is an older version",
+        "a [Delta or Iceberg](delta-and-iceberg.md#each-batch-once) or [Postgres](postgres.md#each-batch-once) "
+        "table lacks a batch that was written to it: it is missing, was replaced, or is an older version",
         next="restore the table; to write a new table from now on, give the sink another name: "
         "`named=cs.Named(…)`",
     ),
     "CS-746": code(
         StateError,
-        "the topology lacks the [Delta or Iceberg table](delta-and-iceberg.md#each-batch-once) of a batch "
-        "that was being written",
+        "the topology lacks the [Delta or Iceberg](delta-and-iceberg.md#each-batch-once) or "
+        "[Postgres](postgres.md#each-batch-once) table of a batch that was being written",
         next="start once with the topology before, which writes the rest of the batch; then change it",
     ),
     "CS-750": code(

@@ -102,6 +102,28 @@ READING = {
         "another type, or a key occurs twice",
         next="see the message; a running application keeps the rows that it has, and tries again at the next refresh",
     ),
+    "CS-622": code(
+        SourceError,
+        "tables cannot be cut by the [transactions](debezium.md#transactions-stay-whole) of their database: the "
+        "transaction topic has several partitions, a topic has events of two connectors, or records are rows without "
+        "envelopes",
+        next="the message says which; let the connector write such topics, or leave `transactions=` out",
+    ),
+    "CS-630": code(
+        SourceError,
+        "records are missing [between a history and its topic]"
+        "(lake-sources.md#years-from-the-lake-seconds-from-kafka): "
+        "the topic no longer has the offset after the last row of the table",
+        next="append what is missing to the table, then start again; or keep the topic longer (`retention.ms`)",
+    ),
+    "CS-631": code(
+        SourceError,
+        "the rows of a history are no records of its topic: they have no partition or offset, or ones that the topic "
+        "does not have",
+        "a row does not fit the type of the keys or values",
+        "the topic was read before without the history",
+        next="correct the table, or name another one; the message says which rows",
+    ),
 }
 
 WRITING = {
@@ -138,22 +160,24 @@ WRITING = {
     ),
     "CS-657": code(
         SinkError,
-        "a [Delta or Iceberg table](delta-and-iceberg.md#what-a-table-cannot-hold) has other columns or "
-        "partitions than the topology says",
+        "a [Delta or Iceberg](delta-and-iceberg.md#what-a-table-cannot-hold) or [Postgres](postgres.md#the-table) "
+        "table has other columns or partitions than the topology says",
         "it has another key",
         "it has rules of its own",
         next='write another table; `schema_mode="merge"` adds columns',
     ),
     "CS-658": code(
         SinkError,
-        "a Delta or Iceberg table [cannot hold a record](delta-and-iceberg.md#what-a-table-cannot-hold)",
+        "a [Delta or Iceberg](delta-and-iceberg.md#what-a-table-cannot-hold) or [Postgres](postgres.md#types) "
+        "table cannot hold a record",
         next="change the value before: `map_values(…)`, or the key: `select_key(…)`; or skip such "
         "records: `processing_errors='skip'` or `cs.DeadLetter(topic)`",
     ),
     "CS-665": code(
         SinkError,
-        "file topics, a file of bad records, or a Delta or Iceberg table, cannot be written: no space, no "
-        "rights, a disk that fails, or a staged file that is gone",
+        "file topics, a file of bad records, or a Delta, Iceberg or Postgres table, cannot be written: no space, "
+        "no rights, a disk that fails, or a staged file that is gone",
+        "[Postgres](postgres.md#each-batch-once) does not answer, or a constraint of it refuses a row",
         next="check the free space and the rights, then start the application again: it repeats the batch",
     ),
 }

@@ -104,6 +104,8 @@ def _node_dict(topology: graph.Graph, node: graph.Node) -> dict[str, Any]:
         "store": store_name(node),
         "line": None if node.location is None else str(node.location),
     }
+    if node.store is not None and node.ttl is not None:
+        entry |= {"ttl": node.ttl, "clock": node.store.clock}
     if node.side_stores:
         entry["stores"] = store_names(topology.nodes, node)
     return entry | node.described

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 SHARES = 8
 """The partitions of the topic that a lake table is. They are always read up to the same commit."""
+
+
+LakeFormat: TypeAlias = Literal["delta", "iceberg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class LakeTable:
     over.
     """
 
-    form: Literal["delta", "iceberg"]
+    form: LakeFormat
     table: str
     schema: pa.Schema
     keys: tuple[str, ...]

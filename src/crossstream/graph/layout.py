@@ -24,7 +24,7 @@ SWEEPS = 12
 class Shape(msgspec.Struct, frozen=True):
     """A box. ``name``: of its operator or topic; ``title``: the same, short enough.
 
-    ``stores``: that the operator keeps; ``sinks``: the operators that write the topic.
+    ``stores``: that the operator keeps; ``sinks``: the operators that write the topic; ``note``: how long rows stay.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Shape(msgspec.Struct, frozen=True):
     sinks: tuple[str, ...]
     x: int
     y: int
+    note: str = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -79,6 +80,7 @@ def drawing_of(topology: graph.Graph) -> Drawing:
             tuple(sinks.get(box.title, ())) if box.look == "topic" else (),
             round(at[box.id] - WIDTH / 2),
             level[box.id],
+            box.note,
         )
         for box in boxes
     )

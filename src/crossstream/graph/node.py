@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
+from crossstream.graph.history import History
 from crossstream.graph.lake import LakeTable
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
@@ -22,15 +23,24 @@ Shape = Literal["stream", "table", "global", "none"]
 """What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
 
 
+Clock = Literal["stream", "wall"]
+"""What says how late it is for the rows of a table: the newest records, or the clock on the wall."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """What `Materialized` asked for. ``name`` None: not queryable. ``history_retention``, ``retention`` in ms."""
+    """What `Materialized` asked for. ``name`` None: not queryable.
+
+    ``history_retention``, ``retention``, ``ttl`` in ms; ``clock``: what says that a row is older than ``ttl``.
+    """
 
     name: str | None = None
     key: EngineSerde | None = None
     value: EngineSerde | None = None
     history_retention: int | None = None
     retention: int | None = None
+    ttl: int | None = None
+    clock: Clock = "stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +127,19 @@ class Node:
         return None
 
     @property
+    def past(self) -> History | None:
+        """What comes before the records of its topic."""
+        return None
+
+    @property
     def unwrap(self) -> Debezium | None:
         """How its records are change events, with the rows of a table in them."""
         return None
+
+    @property
+    def loads_first(self) -> bool:
+        """Whether what its topic holds at the first start is read before all other records."""
+        return False
 
     @property
     def timestamp_extractor(self) -> Callable[..., Any] | None:
@@ -188,7 +208,7 @@ class Node:
     @property
     def depends_on_time(self) -> bool:
         """Whether results depend on stream time."""
-        return self.history is not None
+        return self.history is not None or self.ttl is not None
 
     @property
     def needs_any_parent(self) -> bool:
@@ -286,6 +306,11 @@ class Node:
     def history(self) -> int | None:
         """For how long (ms) the node's own store keeps versions; None: it keeps none."""
         return None if self.store is None else self.store.history_retention
+
+    @property
+    def ttl(self) -> int | None:
+        """For how long (ms) rows of the table stay that are not written again; None: they do not expire."""
+        return None if self.store is None else self.store.ttl
 
     @property
     def where(self) -> dict[str, str | None]:

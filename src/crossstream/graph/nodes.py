@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 from crossstream.columns.changes import JoinKind as JoinKind
 from crossstream.columns.flat import Format
 from crossstream.columns.functions import Function
+from crossstream.graph.history import History
 from crossstream.graph.joins import ForeignKeyJoin as ForeignKeyJoin
 from crossstream.graph.joins import ForeignKeyKind as ForeignKeyKind
 from crossstream.graph.joins import GlobalJoin as GlobalJoin
@@ -26,6 +27,7 @@ from crossstream.graph.joins import StreamStreamJoin as StreamStreamJoin
 from crossstream.graph.joins import StreamTableJoin as StreamTableJoin
 from crossstream.graph.joins import TableJoin as TableJoin
 from crossstream.graph.lake import LakeTable
+from crossstream.graph.node import Clock as Clock
 from crossstream.graph.node import Graph as Graph
 from crossstream.graph.node import Node as Node
 from crossstream.graph.node import Shape as Shape
@@ -48,6 +50,8 @@ class Source(Node):
     """Records of topics (names, or a pattern), as a stream, a table or a global table.
 
     ``unwrap``: the records are change events, and the table has the rows in them. ``lake``: the topic is a lake table.
+    ``past``: a lake table has its earlier records. ``loads_first``: what the topic holds at the first start is read
+    before all other records.
     """
 
     reads_input: ClassVar[bool] = True
@@ -58,8 +62,10 @@ class Source(Node):
     pattern: re.Pattern[str] | None = None
     unwrap: Debezium | None = None
     lake: LakeTable | None = None
+    past: History | None = None
     timestamp_extractor: Callable[..., Any] | None = None
     offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
+    loads_first: bool = False
 
     @property
     def public_name(self) -> str:
@@ -327,11 +333,12 @@ class FrameSink(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSink(Node):
-    """Writes each batch into a Delta or Iceberg table, once: changes by key (``upserts``), or records, appended.
+    """Writes each batch into a table of Delta, Iceberg or Postgres, once: changes by key (``upserts``), or records,
+    appended.
 
-    ``table``: a path or URI, or an identifier in a catalog. ``keys``: names for the columns of the key; None: its own.
-    ``timestamp``: the column of record times. ``options``: of the storage, or the properties of the catalog, which may
-    hold secrets.
+    ``table``: a path or URI, an identifier in a catalog, or a name in a database. ``keys``: names for the columns of
+    the key; None: its own. ``timestamp``: the column of record times. ``options``: of the storage, the properties of
+    the catalog, or the DSN, which may hold secrets.
     """
 
     parallel: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from crossstream.durations import in_words
 from crossstream.graph import nodes as graph
 from crossstream.graph.describe import FRAME, callable_name
 from crossstream.graph.names import store_names
@@ -17,13 +18,17 @@ Look = Literal["topic", "stream", "table", "join"]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A topic or an operator. ``group``: its sub-topology, None for topics; ``store``: the stores it keeps."""
+    """A topic or an operator. ``group``: its sub-topology, None for topics; ``store``: the stores it keeps.
+
+    ``note``: for how long rows stay there.
+    """
 
     id: str
     look: Look
     title: str
     group: int | None = None
     store: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,17 @@ def picture(topology: graph.Graph) -> tuple[list[Box], list[Arrow]]:
             name,
             group[name],
             ", ".join(store_names(topology.nodes, topology[name])),
+            _note(topology[name]),
         )
         for name, id in ids.items()
     ]
     return [*topics.values(), *boxes], arrows
+
+
+def _note(node: graph.Node) -> str:
+    if node.store is None or node.ttl is None:
+        return ""
+    return f"ttl {in_words(node.ttl)}" + (", wall clock" if node.store.clock == "wall" else "")
 
 
 def _read(node: graph.Node) -> Iterable[str]:
@@ -134,6 +146,7 @@ _DOT = {"topic": "parallelogram", "stream": "box", "table": "cylinder", "join": 
 def _mermaid_box(box: Box) -> str:
     opening, closing = _MERMAID[box.look]
     text = html.escape(box.title) + (f"<br/>store {html.escape(box.store)}" if box.store else "")
+    text += f"<br/>{box.note}" if box.note else ""
     return f'{box.id}{opening}"{text}"{closing}'
 
 
@@ -144,6 +157,7 @@ def _mermaid_arrow(arrow: Arrow) -> str:
 
 def _dot_box(box: Box) -> str:
     text = _quoted(box.title) + (f"\\nstore {_quoted(box.store)}" if box.store else "")
+    text += f"\\n{box.note}" if box.note else ""
     return f'{box.id} [shape={_DOT[box.look]}, label="{text}"];'
 
 

@@ -26,7 +26,9 @@ def to_svg(topology: Graph) -> str:
 
 def _box(shape: Shape, drawing: Drawing) -> str:
     width, height, middle = drawing.box_width, drawing.box_height, shape.x + drawing.box_width / 2
-    note = f"store {', '.join(shape.stores)}" if shape.stores else ""
+    note = ", ".join(
+        [f"store {', '.join(shape.stores)}"] * bool(shape.stores) + [shape.note] * bool(shape.note)
+    )
     lines = _text(
         shape.title, middle, shape.y + (height / 2 - 4 if note else height / 2 + 4), 'text-anchor="middle"'
     )

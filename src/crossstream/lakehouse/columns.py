@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -27,8 +27,13 @@ def conform(table: LakeTable, batch: pa.RecordBatch, version: int) -> pa.RecordB
 
     Raises `SourceError` CS-617 for a column of a type that does not fit.
     """
+    return cast_to(table, batch, table.needed, version)
+
+
+def cast_to(table: LakeTable, batch: pa.RecordBatch, names: Sequence[str], version: int) -> pa.RecordBatch:
+    """As `conform`, of some of the columns."""
     columns = []
-    for name in table.needed:
+    for name in names:
         wanted = table.schema.field(name).type
         place = batch.schema.get_field_index(name)
         if place < 0:
@@ -43,7 +48,7 @@ def conform(table: LakeTable, batch: pa.RecordBatch, version: int) -> pa.RecordB
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise _other_type(table, name, column.type, version) from error
         columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=list(table.needed))
+    return pa.RecordBatch.from_arrays(columns, names=list(names))
 
 
 def check_schema(table: LakeTable, schema: pa.Schema, version: int) -> None:

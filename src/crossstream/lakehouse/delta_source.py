@@ -25,7 +25,8 @@ from deltalake.fs import DeltaStorageHandler
 from crossstream.errors import CrossStreamError
 from crossstream.graph.lake import LakeTable
 from crossstream.lakehouse.delta_log import Action, DeltaCommit, read_commit
-from crossstream.lakehouse.versions import Commit, expired, no_table, unreadable
+from crossstream.lakehouse.delta_pieces import file_pieces, group_pieces
+from crossstream.lakehouse.versions import Commit, Piece, expired, no_table, unreadable
 
 ROWS = 1 << 16
 """Rows of a batch that is read of a file."""
@@ -49,6 +50,7 @@ class DeltaVersions:
     _seen: tuple[int, int] | None = None
     _commits: dict[int, DeltaCommit] = field(default_factory=dict)
     _snapshot: tuple[int, list[Action]] | None = None
+    _kept: tuple[int, DeltaTable] | None = None
     _known: dict[int, Commit] = field(default_factory=dict)
     _fed: tuple[int, tuple[str, ...], list[pa.RecordBatch]] | None = None
 
@@ -105,13 +107,33 @@ class DeltaVersions:
         else:
             yield from self._read(version, commit.added, columns, share, shares)
 
+    def pieces(self, version: int, numbers: Sequence[str]) -> Sequence[Piece]:
+        files = self._snapshot_files(version)
+        if not files:
+            return []
+        return file_pieces(pa.table(self._opened(version).get_add_actions(flatten=False)), files, numbers)
+
+    def finer(self, version: int, piece: Piece, numbers: Sequence[str]) -> Sequence[Piece]:
+        with self._opened_file(version, piece.place[0]) as parquet:
+            return list(group_pieces(parquet, piece, numbers))
+
+    def rows_of(self, version: int, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        file, group = piece.place
+        with self._opened_file(version, file) as parquet:
+            groups = range(parquet.num_row_groups) if group is None else [group]
+            for number in groups:
+                yield from self._rows(parquet, file, columns, Part.whole(parquet, number))
+
     def close(self) -> None:
-        """Nothing is held open between reads."""
+        """No file is held open between reads."""
+        self._kept = None
 
     # -- the log
 
     def _opened(self, version: int | None = None) -> DeltaTable:
         options = dict(self.table.options)
+        if self._kept is not None and self._kept[0] == version:
+            return self._kept[1]
         try:
             found = DeltaTable(self.table.table, version=version, storage_options=options)
         except TableNotFoundError as error:
@@ -121,6 +143,8 @@ class DeltaVersions:
                 raise expired(self.table, version, f"version {version} is not in its log any more") from error
             raise unreadable(self.table, error) from error
         _check_readable(self.table, found)
+        if version is not None:
+            self._kept = version, found
         return found
 
     def _is_there(self, error: Exception) -> bool:

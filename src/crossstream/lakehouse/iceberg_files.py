@@ -25,7 +25,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import IntegerType, ListType, LongType, MapType
 
 from crossstream.graph.lake import LakeTable
 from crossstream.lakehouse.iceberg_columns import named
@@ -71,6 +71,17 @@ def dealt(parts: Sequence[Part], share: int, shares: int) -> list[Part]:
         for number in range(of)
     ]
     return cut[share::shares]
+
+
+def bounds_of(part: Part, columns: Schema) -> tuple[dict[str, int], dict[str, int]]:
+    """The least and greatest values of whole numbers, as the manifest has them; rows deleted since count too."""
+    found: tuple[dict[str, int], dict[str, int]] = {}, {}
+    numbers = [field for field in columns.fields if isinstance(field.field_type, IntegerType | LongType)]
+    for bounds, known in zip(found, (part.file.lower_bounds, part.file.upper_bounds), strict=True):
+        for field in numbers:
+            if known and (data := known.get(field.field_id)) is not None:
+                bounds[field.name] = int.from_bytes(data, "little", signed=True)
+    return found
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ from crossstream.graph.lake import LakeTable
 from crossstream.lakehouse.iceberg_catalog import open_catalog, open_table
 from crossstream.lakehouse.iceberg_changes import Difference, appended, live
 from crossstream.lakehouse.iceberg_columns import check_columns, chosen
-from crossstream.lakehouse.iceberg_files import DataFiles, Part, dealt
+from crossstream.lakehouse.iceberg_files import DataFiles, Part, bounds_of, dealt
 from crossstream.lakehouse.iceberg_history import History, Step, total_of
-from crossstream.lakehouse.versions import Commit, expired
+from crossstream.lakehouse.versions import Commit, Piece, expired
 
 T = TypeVar("T")
 
@@ -78,8 +78,26 @@ class IcebergVersions:
         snapshot = self._at(version)
         if snapshot is not None:
             with self._reading(version):
-                parts = _kept(self._live, version, lambda: live(self._files, snapshot))
+                parts = self._parts(version, snapshot)
                 yield from self._rows(snapshot, dealt(parts, share, shares), columns)
+
+    def pieces(self, version: int, numbers: Sequence[str]) -> Sequence[Piece]:
+        snapshot = self._at(version)
+        if snapshot is None:
+            return []
+        with self._reading(version):
+            parts = self._parts(version, snapshot)
+            wanted = chosen(self.table, self._known.schema_of(snapshot), numbers)
+            return [Piece(part, part.file.record_count, *bounds_of(part, wanted)) for part in parts]
+
+    def finer(self, version: int, piece: Piece, numbers: Sequence[str]) -> Sequence[Piece]:
+        return [piece]
+
+    def rows_of(self, version: int, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        snapshot = self._at(version)
+        assert snapshot is not None
+        with self._reading(version):
+            yield from self._rows(snapshot, [piece.place], columns)
 
     def removed(self, version: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         step = self._step(version)
@@ -168,6 +186,9 @@ class IcebergVersions:
         return sum((one.added_rows_count or 0) + (one.deleted_rows_count or 0) for one in new.values())
 
     # -- rows
+
+    def _parts(self, version: int, snapshot: Snapshot) -> list[Part]:
+        return _kept(self._live, version, lambda: live(self._files, snapshot))
 
     def _difference(self, step: Step) -> Difference:
         before = self._known.before(step)

@@ -17,9 +17,10 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.graph.lake import SHARES, LakeTable
-from crossstream.lakehouse.columns import conform
+from crossstream.lakehouse.columns import cast_to, conform
 from crossstream.lakehouse.netting import Netting, same_key
 from crossstream.lakehouse.opening import open_versions
+from crossstream.lakehouse.times import times_of
 from crossstream.lakehouse.versions import Commit, LakeVersions
 from crossstream.serdes.plain_columns import PlainRows, plain_rows
 from crossstream.topics import OffsetRange
@@ -84,7 +85,7 @@ class _Reading:
 
     def snapshot(self, version: int, max_rows: int) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
         if not self.table.appends:
-            self._check_keys(version)
+            check_keys(self.table, self.versions, self.rows, self.spans, version)
         at = self.versions.snapshot_commit(version)
         for share in self.spans:
             batches = self.versions.snapshot(version, self.table.needed, share, SHARES)
@@ -146,15 +147,7 @@ class _Reading:
     def _times(self, rows: pa.RecordBatch, at: Commit) -> pa.Array:
         if self.table.timestamp is None:
             return pa.repeat(pa.scalar(at.time, pa.int64()), rows.num_rows)
-        column = rows.column(rows.schema.get_field_index(self.table.timestamp))
-        if column.null_count:
-            what = f"the column {self.table.timestamp!r} of {self.table.table}, the time of its records, has nulls"
-            step = "fill in the times, or leave timestamp= out: records have the times of their commits then"
-            raise refuse("CS-507", what, step, topic=self.table.topic, version=at.number)
-        if pa.types.is_integer(column.type):
-            return column.cast(pa.int64())
-        moments = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)))
-        return pa.array(np.floor_divide(moments.cast(pa.int64()).to_numpy(), 1000))
+        return times_of(self.table, rows, at.number)
 
     def _records(
         self, share: int, keys: pa.Array, values: pa.Array, times: pa.Array, offsets: pa.Array
@@ -165,24 +158,26 @@ class _Reading:
         columns = [keys, values, times, offsets, headers]
         return self.spans[share], pa.RecordBatch.from_arrays(columns, names=names)
 
-    def _check_keys(self, version: int) -> None:
-        """Raises `SourceError` CS-614 if two rows of a snapshot have one key, of those keys whose hash is of a share.
 
-        A row may be in any share, so each reader looks at the keys of all of them.
-        """
-        found: list[pl.Series] = []
-        keys = tuple(self.table.keys)
-        for batch in self.versions.snapshot(version, keys, 0, 1):
-            rows = conform(self.table, batch, version)
-            wire = self.rows.key_wire(rows)
-            mine = np.isin((hash_keys(wire) % np.uint64(SHARES)).astype(np.int64), list(self.spans))
-            found.append(pl.Series(wire.filter(pa.array(mine))))
-        if not found:
-            return
-        all_keys = pl.concat(found)
-        twice = all_keys.filter(all_keys.is_duplicated() & all_keys.is_not_null())
-        if len(twice):
-            raise same_key(self.table, self.rows, version, twice[0])
+def check_keys(
+    table: LakeTable, versions: LakeVersions, rows: PlainRows, shares: Iterable[int], version: int
+) -> None:
+    """Raises `SourceError` CS-614 if two rows of a snapshot have one key, of those keys whose hash is of a share.
+
+    A row may be in any share, so each reader looks at the keys of all of them.
+    """
+    found: list[pl.Series] = []
+    mine = list(shares)
+    for batch in versions.snapshot(version, table.keys, 0, 1):
+        keys = rows.key_wire(cast_to(table, batch, table.keys, version))
+        is_mine = np.isin((hash_keys(keys) % np.uint64(SHARES)).astype(np.int64), mine)
+        found.append(pl.Series(keys.filter(pa.array(is_mine))))
+    if not found:
+        return
+    all_keys = pl.concat(found)
+    twice = all_keys.filter(all_keys.is_duplicated() & all_keys.is_not_null())
+    if len(twice):
+        raise same_key(table, rows, version, twice[0])
 
 
 def _reading_of(table: LakeTable, versions: LakeVersions, spans: Sequence[OffsetRange]) -> _Reading:

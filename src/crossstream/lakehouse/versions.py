@@ -7,10 +7,10 @@ one. What is the same for all formats is above it: what a commit changes by key 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -34,6 +34,19 @@ class Commit:
     appends_only: bool
     changes_data: bool
     schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a version that are read together: a file, or a part of one. ``place``: as the format knows it.
+
+    ``low``, ``high``: the bounds of columns of whole numbers, those that are known.
+    """
+
+    place: Any
+    rows: int
+    low: Mapping[str, int] = field(default_factory=dict)
+    high: Mapping[str, int] = field(default_factory=dict)
 
 
 class LakeVersions(Protocol):
@@ -75,6 +88,15 @@ class LakeVersions(Protocol):
 
         With ``shares``: the part number ``share`` of its files or row groups, dealt in order.
         """
+
+    def pieces(self, version: int, numbers: Sequence[str]) -> Sequence[Piece]:
+        """The files of a version, with the bounds of these columns as the metadata say. No data file is opened."""
+
+    def finer(self, version: int, piece: Piece, numbers: Sequence[str]) -> Sequence[Piece]:
+        """The parts of a file, with bounds of their own; the file itself where it has none."""
+
+    def rows_of(self, version: int, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece, as those of `snapshot`."""
 
     def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -27,6 +28,8 @@ class Progress(Counts):
     partition is behind the newest one, or has no records.
     ``newest``: the latest timestamp (ms) of the records that each source read, and that each sink wrote.
     ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
+    ``stands``: by transaction topic, behind which transaction of the database the batch ends, its place in the log and
+    its time in ms. ``waits``: what records wait for now: transactions that are not whole, and tables that load first.
     """
 
     batch: int = -1
@@ -42,6 +45,8 @@ class Progress(Counts):
     warnings: tuple[str, ...] = ()
     newest: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
+    stands: dict[str, dict[str, str | int | None]] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Its fields by name, as plain data.
@@ -50,6 +55,20 @@ class Progress(Counts):
         10
         """
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def stand_texts(stands: Mapping[str, Mapping[str, str | int | None]]) -> list[str]:
+    """Where an application stands in each transaction topic, in words.
+
+    >>> stand_texts({"shop.transaction": {"transaction": "571", "lsn": "0/32BB438", "time": None}})
+    ['ends behind transaction 571 of shop.transaction, at 0/32BB438']
+    """
+    return [
+        f"ends behind transaction {one['transaction']} of {topic}"
+        + (f", at {one['lsn']}" if one["lsn"] else "")
+        for topic, one in sorted(stands.items())
+        if one["transaction"]
+    ]
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -78,8 +97,8 @@ class Observation(Counts):
     operator and reason. ``buckets``: batches by their time, one more than `BOUNDS`. ``lag``: by topic and partition.
     ``newest_read``, ``newest_written``: the latest timestamp of a record, by source and by sink. ``skew``: the rows
     of the largest state partition of a store, as a multiple of the mean. ``fan_out``: by foreign-key join, the most
-    left rows that one change of a right row met in a batch. ``waiting``: see `Progress`. ``from_folder``:
-    known from the state alone.
+    left rows that one change of a right row met in a batch. ``waiting``, ``stands``, ``waits``: see `Progress`.
+    ``from_folder``: known from the state alone.
     """
 
     application: str
@@ -106,6 +125,8 @@ class Observation(Counts):
     recent: tuple[Done, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    stands: dict[str, dict[str, str | int | None]] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
     from_folder: bool = False
 
     @property

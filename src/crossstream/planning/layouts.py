@@ -20,6 +20,10 @@ SUBSCRIPTIONS_HEADERS = Layout(
 KEY_VALUE_HEADERS = Layout("key-value+headers", (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")))
 VERSIONED_HEADERS = Layout("versioned+headers", (("value", "bytes"), ("headers", "bytes")), sort="int64")
 """Rows with their headers, where a join gives them to its results."""
+ORDERED_ROWS = Layout("ordered-rows", (("value", "bytes"), ("ts", "int64"), ("seen", "int64")))
+"""Rows of change events: ``ts`` is the place in the database's log, ``seen`` the time of the last event."""
+SHOWN_KEYS = Layout("shown-keys", (("ts", "int64"),))
+"""Which rows there are, with the times of their last events."""
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
 REFERRERS = Layout("referrers", (("count", "int64"),))
 INDEX = Layout("index", (), sort="uint64", second_key=True)
@@ -68,6 +72,8 @@ _BY_KIND = MappingProxyType(
             SUBSCRIPTIONS_HEADERS,
             KEY_VALUE_HEADERS,
             VERSIONED_HEADERS,
+            ORDERED_ROWS,
+            SHOWN_KEYS,
             REFERENCES,
             REFERRERS,
             INDEX,

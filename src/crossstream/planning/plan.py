@@ -22,7 +22,7 @@ from typing import Any
 from crossstream.columns.stream_time import Counts
 from crossstream.graph.nodes import FrameSink, Graph, Node, TableSink
 from crossstream.planning.layouts import read_as
-from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
+from crossstream.planning.steps import ExpireStep, GlobalResolveStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.sorted_run import Layout
 
@@ -120,8 +120,16 @@ class Exchange:
         return "by partitioner" if self.partitioner else "by hash of its key"
 
 
-Feed = tuple[str, Counts]
-"""An exchange, by the name behind it, and which of its rows count."""
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Rows that move stream time: the name behind the exchange that they come through, and which of them count.
+
+    ``tick``: stream time goes in steps of so many ms. The longer they are, the fewer rows are reported.
+    """
+
+    arrives: str
+    counts: Counts
+    tick: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,8 @@ class Plan:
 
     ``timers``: the stores of timers; the ``clock`` of their versions is the time at which the next one fires.
     ``timed``: of the stores with a stream time, what moves it; ``feeds``: all that moves that of some store;
-    ``fed_by``: their numbers, by exchange.
+    ``fed_by``: their numbers, by exchange. ``announced``: the sources whose readers say in all state partitions what
+    they saw, with the round in which it is heard.
     """
 
     topology: Graph
@@ -167,6 +176,7 @@ class Plan:
     timed: Mapping[str, Timed] = field(default_factory=dict)
     feeds: tuple[Feed, ...] = field(init=False, compare=False)
     fed_by: Mapping[str, tuple[int, ...]] = field(init=False, compare=False)
+    announced: tuple[tuple[str, int], ...] = field(init=False, compare=False)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
     timers: frozenset[str] = field(init=False, compare=False)
@@ -176,9 +186,11 @@ class Plan:
         feeds = dict.fromkeys(feed for one in self.timed.values() for feed in one.feeds)
         object.__setattr__(self, "feeds", tuple(feeds))
         fed_by: dict[str, tuple[int, ...]] = {}
-        for number, (arrives, _) in enumerate(feeds):
-            fed_by[arrives] = (*fed_by.get(arrives, ()), number)
+        for number, feed in enumerate(feeds):
+            fed_by[feed.arrives] = (*fed_by.get(feed.arrives, ()), number)
         object.__setattr__(self, "fed_by", fed_by)
+        announced = tuple((step.node, step.round) for step in self.steps if step.hears_of_snapshots)
+        object.__setattr__(self, "announced", announced)
         sources = frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
         object.__setattr__(self, "parts", tuple(map(self._part, range(rounds))))
         object.__setattr__(self, "sources", sources)
@@ -195,7 +207,7 @@ class Plan:
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
         probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
-        timers = tuple(step.timers for step in steps if isinstance(step, ProcessStep))
+        timers = tuple(step.timer for step in steps if step.timer is not None)
         return Round(steps, leaving, derived, probes_global, timers)
 
     @property
@@ -214,6 +226,11 @@ class Plan:
         topology = Graph(nodes)
         stage = None if self.global_stage is None else replace(self.global_stage, topology=topology)
         return replace(self, topology=topology, global_stage=stage)
+
+    @property
+    def expiring(self) -> frozenset[str]:
+        """The stores whose rows expire by the clock on the wall."""
+        return frozenset(step.store for step in self.steps if isinstance(step, ExpireStep) and step.by_clock)
 
     @property
     def derived(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from crossstream.columns.order import Fork
+from crossstream.columns.order import Fork, TopicOrder
 from crossstream.serdes.contract import ANY_READER, EngineSerde, Readers
 
 
@@ -23,6 +23,16 @@ class Step:
         """What plans call it."""
         return type(self).__name__.removesuffix("Step").lower()
 
+    @property
+    def timer(self) -> str | None:
+        """The store that says when the step has something to do by the clock, without rows; None: it never has."""
+        return None
+
+    @property
+    def hears_of_snapshots(self) -> bool:
+        """Whether readers tell it which snapshots of a database they saw."""
+        return False
+
     def names(self) -> Iterator[str]:
         """The names in the settings of this kind of step: of its stores, and of other flows."""
         for setting in fields(self)[len(fields(Step)) :]:
@@ -39,7 +49,8 @@ class ReadStep(Step):
 
     ``fields``: the fields of a struct that expressions name; None: all. The other fields of a declared type are
     checked only. ``readers``: who reads the values, here or later. ``later``: only later rounds read the values, so
-    they may be decoded where they arrive.
+    they may be decoded where they arrive. ``snapshots_begin``: rows of a first snapshot hold from the beginning of
+    time on (decision 0044).
     """
 
     form: str | None = None
@@ -47,6 +58,7 @@ class ReadStep(Step):
     readers: Readers = ANY_READER
     table: bool = False
     later: bool = False
+    snapshots_begin: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +109,35 @@ class MaterializeStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteRowsStep(Step):
-    """Completes the rows of change events from the rows before, and leaves out events that came too late."""
+    """Completes the rows of change events from the rows before, and leaves out events that came too late.
+
+    ``snapshots``: at the end of a snapshot it deletes the rows that this did not show.
+    """
 
     store: str
+    snapshots: bool = False
+
+    @property
+    def hears_of_snapshots(self) -> bool:
+        return self.snapshots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireStep(Step):
+    """Adds the deletes of rows that were not written for so long to the records of a table.
+
+    ``store``: where the table is kept, in the same round. ``ttl`` in ms. ``by_clock``: the clock on the wall says how
+    late it is, not stream time. ``tick``: it goes in steps of so many ms.
+    """
+
+    store: str
+    ttl: int
+    tick: int
+    by_clock: bool = False
+
+    @property
+    def timer(self) -> str | None:
+        return self.store if self.by_clock else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +289,10 @@ class TransformBatchesStep(Step):
 class ProcessStep(TransformBatchesStep):
     """Gives each record to a processor."""
 
+    @property
+    def timer(self) -> str | None:
+        return self.timers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressStep(Step):
@@ -337,14 +379,6 @@ class GlobalResolveStep(Step):
     changelog: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOrder:
-    """The order in which sinks write to a topic: by arrival, rows of one record by ``forks``, then by ``sinks``."""
-
-    sinks: tuple[str, ...]
-    forks: tuple[Fork, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
     """Writes a flow to its topic.
@@ -360,9 +394,6 @@ class SinkStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes it a DataFrame, or rows of a Delta or Iceberg table.
-
-    ``parallel``: it goes into files, and the driver makes a DataFrame of these.
-    """
+    """Sends a flow to the driver, for a DataFrame or a table. ``parallel``: in files that Spark reads."""
 
     parallel: bool = False

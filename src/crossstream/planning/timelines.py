@@ -9,6 +9,7 @@ exchange though they stay where they are. Steps that make a row at least as new 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from crossstream.columns.stream_time import Counts
 from crossstream.graph import nodes as graph
@@ -19,6 +20,7 @@ from crossstream.planning.steps import (
     AggregateStep,
     DeduplicateStep,
     EncodeStep,
+    ExpireStep,
     MaterializeStep,
     StatelessStep,
     Step,
@@ -53,7 +55,7 @@ def feeds_of(
 
     def feeds(name: str, counts: Counts) -> tuple[Feed, ...] | None:
         if name in there:
-            return ((name, counts),)
+            return (Feed(name, counts),)
         step = made_by.get(name)
         if step is None:
             return None
@@ -76,7 +78,7 @@ def _passes(step: Step, topology: Graph, stores: Mapping[str, StoreDef]) -> Coun
         return None if node.emit_final else counted(node)
     if isinstance(step, MaterializeStep):
         return "keyed" if stores[step.store].repeats else None
-    if isinstance(step, EncodeStep):
+    if isinstance(step, EncodeStep | ExpireStep):
         return "all"
     if isinstance(step, StatelessStep) and node.always_moves:
         return "all" if step.null_keys else "keyed"
@@ -116,6 +118,8 @@ def timed(
             ]
             if None not in parts:
                 feeds = tuple(dict.fromkeys(feed for part in parts if part is not None for feed in part))
+                if isinstance(step, ExpireStep):
+                    feeds = tuple(replace(feed, tick=step.tick) for feed in feeds)
                 found[store] = Timed(feeds, _sources(topology, step.node))
     return found
 
@@ -138,6 +142,9 @@ def _stores_of(
     elif isinstance(step, MaterializeStep):
         if stores[step.store].history is not None:
             yield step.store, step.inputs, of_versions(stores[step.store])
+    elif isinstance(step, ExpireStep):
+        if not step.by_clock:
+            yield step.store, step.inputs, "keyed"
     elif isinstance(step, StreamTableJoinStep):
         if step.buffer is not None:
             yield step.buffer, step.inputs[:1], "whole"

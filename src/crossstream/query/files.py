@@ -10,6 +10,7 @@ from crossstream.error_codes import refuse
 from crossstream.errors import StateError
 from crossstream.planning.layouts import layout_of
 from crossstream.planning.plan import Plan, StoreDef
+from crossstream.query.as_of import batch_at
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.serdes import Serde
 from crossstream.serdes.described import made, names_in
@@ -45,16 +46,18 @@ def describe_readers(plan: Plan) -> dict[str, Readable]:
 def open_store(
     state_dir: Place,
     name: str,
-    as_of: int | None = None,
+    as_of: int | str | None = None,
     serdes: Mapping[str, Serde] | None = None,
     registry: Any = None,
 ) -> StoreReader:
     """The queryable store ``name`` of a state folder, while its application runs or after.
 
     ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
-    state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
-    "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
-    ``registry``: the schema registry to ask, as in `serdes.confluent_avro`; the one that the folder names never is.
+    state after that batch (one of the last ``retain_batches``). Where tables have ``transactions``, "lsn:0/16B3748" is
+    the last batch kept that stands at that place in the log of their database, or before it. ``serdes``: those to read
+    it with, for "key", for "value", or by the name of a serde; only a serde of your own is needed. Without its class,
+    JSON is plain values. ``registry``: the schema registry to ask, as in `serdes.confluent_avro`; the one that the
+    folder names never is.
     Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state
     here, or that batch is not kept; of a URI also CS-707 if the store does not answer, CS-723 if it is not valid.
     Source: semantics 3.7. Examples of reading: docs/queries.md.
@@ -68,7 +71,8 @@ def open_store(
     """
     root = root_of(state_dir)
     store, fingerprint = definition_of(root, name, serdes, registry)
-    committed = _Committed(BatchLog(root), store, fingerprint, as_of)
+    log = BatchLog(root)
+    committed = _Committed(log, store, fingerprint, batch_at(log, as_of))
     committed()
     return reader_of(store, committed)
 

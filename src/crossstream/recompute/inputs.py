@@ -11,6 +11,7 @@ from crossstream.errors import CrossStreamError
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.query.files import application_of, commit_of
+from crossstream.recompute.loads import Loads
 from crossstream.runtime.in_process import Span
 from crossstream.serdes import calls
 from crossstream.serdes.contract import EngineSerde
@@ -45,6 +46,12 @@ class Consumed:
     commit: Commit
     spans: tuple[Span, ...]
     deleted: tuple[Deleted, ...]
+
+    @property
+    def loads(self) -> Loads:
+        """What was read before all other records."""
+        starts, ids = self.application.starts, self.commit.topic_ids
+        return Loads(starts.loaded(ids), starts.snapshots(ids))
 
 
 def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int | None = None) -> Consumed:
@@ -99,6 +106,11 @@ def kept_batches(state_dir: Place, newest: int) -> list[BatchEntry]:
     """The entries of the batch log up to ``newest``, in order; older ones are not kept."""
     log = BatchLog(root_of(state_dir))
     return [log.batch(number) for number in log.batches() if number <= newest]
+
+
+def last_clock(entries: Sequence[BatchEntry]) -> int:
+    """What the clock showed in the last of the batches, in ms; 0 if none is kept."""
+    return int(entries[-1].time * 1000) if entries else 0
 
 
 def _reader(topology: Graph, topic: str) -> str | None:

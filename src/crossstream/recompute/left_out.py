@@ -171,7 +171,7 @@ def _newest(topology: Graph, pool: Pool) -> np.ndarray:
         place = np.empty(records.num_rows, np.int64)
         place[pool.row[mine]] = mine
         source = pool.spans[number][0]
-        keys, rows = row_keys(topology[source], records)
+        keys, rows, _ = row_keys(topology[source], records)
         named = pa.array([source]).take(pa.array(np.zeros(len(rows), np.int64)))
         parts.append(pa.table({"source": named, "key": keys, "place": place[rows]}))
     newest = pa.concat_tables(parts).group_by(["source", "key"]).aggregate([("place", "max")])

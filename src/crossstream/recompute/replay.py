@@ -62,7 +62,10 @@ class FromMemory:
 
 @dataclass(slots=True)
 class Replay:
-    """A run of a plan from empty stores, batch after batch. ``report``: what all batches did."""
+    """A run of a plan from empty stores, batch after batch. ``report``: what all batches did.
+
+    ``clock``: what it shows in all of them, in ms. ``snapshots``: as in a `Batch`.
+    """
 
     plan: Plan
     partitions: int
@@ -71,10 +74,14 @@ class Replay:
     stores: MemoryStores = field(default_factory=MemoryStores)
     report: Report = field(default_factory=Report)
     batches: int = 0
+    clock: int = 0
+    snapshots: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def run(self, spans: Sequence[Span], source: Input) -> None:
         """Runs one batch of these ranges."""
-        batch = Batch(self.batches, ranges_of(self.plan.topology, spans), self.partitions)
+        snapshots = {topic: dict(ends) for topic, ends in self.snapshots.items()}
+        ranges = ranges_of(self.plan.topology, spans)
+        batch = Batch(self.batches, ranges, self.partitions, clock=self.clock, snapshots=snapshots)
         report, _ = run_batch(self.plan, batch, self.stores, self.output, self.settings, source)
         self.report.add(report)
         self.batches += 1

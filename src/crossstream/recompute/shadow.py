@@ -14,6 +14,7 @@ from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, Sink
 from crossstream.planning.plan import Plan
 from crossstream.recompute.inputs import everything
+from crossstream.recompute.loads import Loads
 from crossstream.recompute.replay import Replay, Written
 from crossstream.recompute.verify import Compared, compared
 from crossstream.serdes import calls
@@ -67,7 +68,10 @@ def compare_topics(
         spans = everything(plan.topology, log)
         name = sink.topic or ""
         replay = Replay(plan, counts.get(name, 1), settings or Settings(), Written(counts, frozenset({name})))
-        replay.run(spans, TopicInput(reader))
+        loads = Loads.of_all(plan.topology, spans)
+        replay.snapshots = loads.snapshots
+        for part in loads.batches(plan.topology, spans):
+            replay.run(part, TopicInput(reader))
         theirs = [
             records
             for tp in theirs_in

@@ -22,6 +22,7 @@ from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Node, lineage
+from crossstream.recompute.loads import Loads
 from crossstream.recompute.pool import Picked, Pool, Wanted, collect, row_keys
 from crossstream.recompute.replay import FromMemory, Replay, Written
 from crossstream.recompute.taps import TAP, Key, as_stream, run_with_taps
@@ -61,7 +62,7 @@ class Tracer:
     """``wanted``: the records found so far, by source. ``asked``: the keys that a join asked each other side for.
 
     ``followed``: the keys whose rows matter, by operator, None for all; where keys change it is not known above.
-    ``stopped``: operators that cannot be traced. ``known``: what was read of the topics.
+    ``stopped``: operators that cannot be traced. ``known``: what was read of the topics. ``loads``: what came first.
     """
 
     topology: Graph
@@ -75,9 +76,12 @@ class Tracer:
     followed: dict[str, Followed | None] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     known: dict[Any, Picked] = field(default_factory=dict)
+    loads: Loads = field(default_factory=Loads)
 
     def pool(self) -> Pool:
-        return collect(self.topology, self.spans, self.wanted, self.entries, self.reader, self.known)
+        return collect(
+            self.topology, self.spans, self.wanted, self.entries, self.reader, self.known, self.loads
+        )
 
     def follow(self, name: str, keys: frozenset[bytes] | None, serde: EngineSerde) -> None:
         """Adds the records that may have made the rows of these keys of an operator; None: of all keys."""
@@ -203,7 +207,7 @@ class Tracer:
             source, topic, partition, *_ = pool.spans[number]
             records, own = pool.parts[number], pool.row[rows[pool.part[rows] == number]]
             if self.topology[source].shape == "table":
-                named, numbers = row_keys(self.topology[source], records)
+                named, numbers, _ = row_keys(self.topology[source], records)
                 about = named.filter(pa.array(np.isin(numbers, own)))
                 wanted = Wanted(keys={key for key in about.to_pylist() if key is not None})
             else:
@@ -276,7 +280,7 @@ def _plainly_read(source: graph.Source) -> graph.Source:
     """A source as a stream: each change event gives its row by itself, without what the row had before."""
     unwrap = source.unwrap
     if unwrap is not None:
-        unwrap = replace(unwrap, unavailable=(), ordered_by=None, truncate="ignore")
+        unwrap = replace(unwrap.without_snapshots, unavailable=(), ordered_by=None, truncate="ignore")
     return replace(source, store=None, shape="stream", timestamp_extractor=None, unwrap=unwrap)
 
 

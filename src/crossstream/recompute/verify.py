@@ -24,7 +24,7 @@ from crossstream.lakehouse.connection import as_begun
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.files import application_of
 from crossstream.query.store import StoreReader
-from crossstream.recompute.inputs import Consumed, consumed, kept_batches, object_of
+from crossstream.recompute.inputs import Consumed, consumed, kept_batches, last_clock, object_of
 from crossstream.recompute.reason import located
 from crossstream.recompute.replay import Replay, Written, reader_after
 from crossstream.runtime.in_process import Span
@@ -123,11 +123,21 @@ def verify_results(
         partitions = _partitions(plan, found.commit.partitions)
         counts = {} if log is None else log.topics()
         lost = {one.node for one in found.deleted}
+        kept = kept_batches(root, found.commit.id)
+        clock = last_clock(kept)
+        at_once = found.loads.batches(plan.topology, found.spans)
 
         def computed(
             number: int, batches: Sequence[Sequence[Span]], connection: TopicConnection | None = connection
         ) -> list[Compared]:
-            replay = Replay(plan, number, settings or Settings(), Written(counts))
+            replay = Replay(
+                plan,
+                number,
+                settings or Settings(),
+                Written(counts),
+                clock=clock,
+                snapshots=found.loads.snapshots,
+            )
             if connection is not None:
                 with closing(connection.reader()) as reader:
                     source: Input = TopicInput(reader)
@@ -137,15 +147,15 @@ def verify_results(
             return [_compared(plan, store, there[store.name], replay, lost, sample) for store in stores]
 
         try:
-            compared = computed(partitions, [found.spans])
+            compared = computed(partitions, at_once)
         except SourceError as error:
             if error.code != GONE:
                 raise
             lost |= {node.name for node in plan.topology if node.lake is not None}
             notes.append(f"the newest versions of lake tables are compared, without times: {error.what}")
-            compared = computed(partitions, [found.spans], as_begun(connection, {}))
+            compared = computed(partitions, at_once, as_begun(connection, {}))
         if any(one.different and one.arrival for one in compared):
-            as_cut = batches_of(found.spans, kept_batches(root, found.commit.id))
+            as_cut = [batch for part in at_once for batch in batches_of(part, kept)]
             again = computed(found.commit.partitions, as_cut)
             pairs = zip(compared, again, strict=True)
             compared = [second if first.different and first.arrival else first for first, second in pairs]
@@ -234,6 +244,8 @@ def _notes(above: Sequence[Node]) -> tuple[str, ...]:
         )
     if any(node.runs_processor for node in above):
         notes.append("a processor that reads a clock, or other services, may give other rows")
+    if any(node.store is not None and node.store.clock == "wall" for node in above):
+        notes.append("rows expire by the clock: what looked them up before may differ, without a fault")
     return tuple(notes)
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.catalog.planners import plan_topology
+from crossstream.durations import in_words
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
-from crossstream.graph.nodes import Graph, Node
+from crossstream.graph.nodes import Graph, Node, lineage
 from crossstream.lakehouse.connection import as_begun
 from crossstream.planning.plan import Plan
 from crossstream.query.files import application_of
@@ -66,9 +67,8 @@ def why(
         bounded = reader if seconds is None else _Bounded(reader, seconds, time.monotonic() + seconds)
         found = consumed(root_of(state_dir), plan.topology, log, as_of)
         entries = kept_batches(state_dir, found.commit.id)
-        tracer = Tracer(
-            plan.topology, found.spans, entries, bounded, found.commit.partitions, settings or Settings()
-        )
+        number, chosen = found.commit.partitions, settings or Settings()
+        tracer = Tracer(plan.topology, found.spans, entries, bounded, number, chosen, loads=found.loads)
         return _Search(root_of(state_dir), plan, found, store, key, tracer).answer()
 
 
@@ -226,7 +226,7 @@ class _Search:
                 timestamp,
                 key if is_event else object_of(source.key, key),
                 value if is_event else object_of(source.value, value),
-                None if batch == OLDER else batch,
+                None if batch <= OLDER else batch,
             )
             found.append((node, record))
         return found
@@ -236,7 +236,15 @@ class _Search:
     def _missing(self, node: Node, pool: Pool, notes: list[str]) -> Why:
         records = self._records(pool, np.flatnonzero(self._asked(pool))[-SHOWN:])
         tree = self._tree(self._taps(node, pool), records)
-        return self._why(node, tree, None, notes, ended=tree.ended(node.name) or _UNLIKE)
+        return self._why(
+            node, tree, None, notes, ended=tree.ended(node.name) or self._expired(node) or _UNLIKE
+        )
+
+    def _expired(self, node: Node) -> str | None:
+        above = lineage(self.plan.topology.nodes, [node.name])
+        found = {one.name: one.ttl for one in above if one.ttl is not None}
+        says = [f"rows of {name} are deleted {in_words(ttl)} after their time" for name, ttl in found.items()]
+        return ", ".join(says) or None
 
     def _stopped(self, node: Node, pool: Pool, value: Any, notes: list[str]) -> Why:
         records = self._records(pool, np.flatnonzero(self._asked(pool))[-SHOWN:])

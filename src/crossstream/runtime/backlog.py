@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from crossstream.error_codes import refuse
+from crossstream.errors import CrossStreamError
 from crossstream.topics import (
     OffsetAndTimestamp,
     OffsetRange,
@@ -25,6 +27,9 @@ class Times(Protocol):
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
+
+Positions = dict[str, dict[str, dict[int, int]]]
+"""Next offset to read, by source node, topic and partition."""
 
 NEVER = 1 << 62
 """A time after every timestamp."""
@@ -144,3 +149,17 @@ def in_proportion(spans: Sequence[Span], most: int) -> list[Span]:
         (node, topic, partition, start, min(end, start + max(1, int((end - start) * share))))
         for node, topic, partition, start, end in spans
     ]
+
+
+def shorter(node: str, tp: TopicPartition, end: int, start: int) -> CrossStreamError:
+    """The refusal (CS-603) of a partition that ends before what was read of it."""
+    what = (
+        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: "
+        "it was truncated, or deleted and recreated"
+    )
+    return refuse("CS-603", what, operator=node, topic=tp.topic, partition=tp.partition, offset=start)
+
+
+def copied(positions: Positions) -> Positions:
+    """Positions that can be changed without these."""
+    return {node: {topic: dict(at) for topic, at in topics.items()} for node, topics in positions.items()}

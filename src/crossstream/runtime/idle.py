@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from crossstream.graph.nodes import Graph, lineage
 from crossstream.planning.layouts import BUFFER, SUPPRESSED, WAITING
 from crossstream.planning.plan import Plan
-from crossstream.planning.steps import WindowedAggregateStep
+from crossstream.planning.steps import ExpireStep, WindowedAggregateStep
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
@@ -122,6 +122,7 @@ def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
         for step in plan.steps
         if isinstance(step, WindowedAggregateStep) and getattr(plan.topology[step.node], "emit_final", False)
     )
+    waiting.update(step.store for step in plan.steps if isinstance(step, ExpireStep) and not step.by_clock)
     return any(rows and partition.rpartition("/")[0] in waiting for partition, (rows, _) in state.items())
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from crossstream.graph.nodes import Graph
 from crossstream.planning.plan import Plan
-from crossstream.runtime.round import RoundTask, collected, in_turn
+from crossstream.runtime.round import RoundTask
+from crossstream.runtime.turns import collected, in_turn
 from crossstream.storage.log_entries import SourceRange
 from crossstream.task.batch import Batch, Input, Output, Report, Settings, rank_of
 from crossstream.task.shuffle_codec import Block

@@ -14,6 +14,7 @@ from typing import cast
 
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
+from crossstream.graph.history import all_rows, is_past
 from crossstream.graph.lake import SHARES
 from crossstream.graph.nodes import Source
 from crossstream.runtime.backlog import Cutter, Span, Times
@@ -33,14 +34,19 @@ from crossstream.topics import (
 
 @dataclass(frozen=True, slots=True)
 class Lakes:
-    """The lake tables among the sources of an application. ``topics``: their names as topics, with the source."""
+    """The lake tables among the sources of an application. ``topics``: their names as topics, with the source.
+
+    Those before a topic are among them that have no offsets: each is a snapshot alone.
+    """
 
     log: TopicLog | None
     topics: Mapping[str, Source]
 
     @classmethod
     def of(cls, sources: Iterable[Source], log: TopicLog | None) -> Lakes:
-        return cls(log, {node.lake.topic: node for node in sources if node.lake is not None})
+        nodes = list(sources)
+        pasts = {topic: node for node in nodes for topic in node.topics if is_past(topic)}
+        return cls(log, {node.lake.topic: node for node in nodes if node.lake is not None} | pasts)
 
     def commits(self, topic: str, start: int, end: int) -> Sequence[CommitRows]:
         return cast("CommitLog", self.log).commits(topic, start, end)
@@ -76,7 +82,7 @@ class Lakes:
         return {
             TopicPartition(topic, share): end
             for topic, node in self.topics.items()
-            for share, end in starts.positions.get(topic, {}).items()
+            for share, end in (all_rows() if is_past(topic) else starts.positions.get(topic, {})).items()
             if not positions[node.name][topic][share]
         }
 

@@ -224,12 +224,14 @@ def cutter(
     def sliced(pid: int, save: Save) -> Version | None:
         low, high = new[pid], new[pid + 1]
         sources = [version for p, version in ordered if old[p] < high and low < old[p + 1]]
-        taken = [[_between(part, low, high, source.horizon) for part in source.parts] for source in sources]
+        taken = [
+            [_between(part, low, high, source.hides_before) for part in source.parts] for source in sources
+        ]
         return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
 
     if placement is None:
         return sliced
-    all_parts = [(version.horizon, version.parts) for _, version in ordered]
+    all_parts = [(version.hides_before, version.parts) for _, version in ordered]
     places = [[[placement(one.run) for one in part.segments] for part in parts] for _, parts in all_parts]
 
     def placed(pid: int, save: Save) -> Version | None:
@@ -313,7 +315,8 @@ def _assembled(
     """Merging work that was saved up goes along with the rows; stream time never goes back for any of them."""
     stream_time = max((source.stream_time for source in sources), default=-1)
     taken = [[runs for runs in levels if runs] for levels in taken]
-    if stream_time < 0 and not any(taken):
+    marks = {number: mark for source in sources for number, mark in source.marks.items()}
+    if stream_time < 0 and not any(taken) and not marks:
         return None
     return replace(
         sources[0],
@@ -323,6 +326,7 @@ def _assembled(
         horizon=min(source.horizon for source in sources),
         clock=max(source.clock for source in sources),
         sources=merged_sources(source.sources for source in sources),
+        marks=marks,
         credit=sum(
             source.credit * _count(levels) // source.rows
             for source, levels in zip(sources, taken, strict=True)

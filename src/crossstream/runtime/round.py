@@ -15,6 +15,7 @@ from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
+from crossstream.runtime.announced import Announced
 from crossstream.runtime.times import Times
 from crossstream.serdes.errors import UNDECODABLE
 from crossstream.storage.compaction import Segment
@@ -22,7 +23,7 @@ from crossstream.storage.files import BufferList, Written
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import StoreUpdate, Version
 from crossstream.tables.global_tables import History
-from crossstream.task.batch import Batch, Input, Output, Report, Settings, pack_report, unpack_report
+from crossstream.task.batch import Batch, Input, Output, Report, Settings, pack_report
 from crossstream.task.failures import Failures
 from crossstream.task.runner import OpenStore, Runner, Task
 from crossstream.task.shuffle_codec import (
@@ -30,6 +31,7 @@ from crossstream.task.shuffle_codec import (
     REPORT,
     Arrived,
     Block,
+    Hashes,
     all_at_once,
     in_order,
     in_slices,
@@ -80,6 +82,8 @@ class RoundTask:
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures = field(init=False)
     _times: Times = field(init=False)
+    _announced: Announced = field(init=False)
+    _hashes: Hashes = None
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
@@ -88,7 +92,10 @@ class RoundTask:
         self._set_up()
         steps = {step.node: step for step in self.plan.parts[0].steps if isinstance(step, ReadStep)}
         nodes = self.plan.topology.nodes
-        readers = {span: Reader(nodes[span.node], steps[span.node], span, self._failures) for span in spans}
+        readers = {
+            span: Reader(nodes[span.node], steps[span.node], span, self._failures, self._announced.note)
+            for span in spans
+        }
         for span, records in self.input.read(spans, self.settings.read_rows):
             changes = readers[span].changes(records)
             if changes is not None:
@@ -102,8 +109,10 @@ class RoundTask:
         started = time.perf_counter()
         self._set_up()
         blobs = in_order(self._addressed(blocks))
+        self._announced.take(blobs)
         self._times.take(blobs)
-        for number, arrived in enumerate(self._arrived(blobs)):
+        for number, (hashes, arrived) in enumerate(self._arrived(blobs)):
+            self._hashes = hashes
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
@@ -112,7 +121,7 @@ class RoundTask:
             yield from self._finish()
         yield from self._close(started)
 
-    def _arrived(self, blobs: dict[int, list[bytes]]) -> Iterator[Arrived]:
+    def _arrived(self, blobs: dict[int, list[bytes]]) -> Iterator[tuple[Hashes, Arrived]]:
         """What arrived, in slices of the keys if all steps of the round can be taken so."""
         if all(runner.by_key() for runner in self._runners):
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
@@ -146,6 +155,7 @@ class RoundTask:
 
     def _set_up(self) -> None:
         self._times = Times(self.plan, self.batch, self.near)
+        self._announced = Announced(self.plan, self.batch, self.near)
         self._failures = Failures(
             self.plan.topology,
             self.batch,
@@ -170,6 +180,8 @@ class RoundTask:
             self._record,
             self._push,
             self.sender,
+            self._announced.of,
+            lambda: self._hashes,
         )
         part = self.plan.parts[self.number]
         for step in part.steps:
@@ -193,6 +205,7 @@ class RoundTask:
                 version.horizon,
                 version.clock,
                 self._times.timeline(name, version),
+                version.marks,
             )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
@@ -299,6 +312,8 @@ class RoundTask:
         """Saves the stores, finishes the output, reports."""
         for pid, block in self._times.blocks(self.sender, self._sequence):
             self._outbox.setdefault(pid, []).append(block)
+        for pid, block in self._announced.blocks(self.sender, self._sequence):
+            self._outbox.setdefault(pid, []).append(block)
         yield from self._sent()
         self._save()
         self.output.finish()
@@ -323,6 +338,7 @@ class RoundTask:
                 store.horizon,
                 store.clock,
                 None if store.timeline is None else store.sources,
+                store.marks,
             )
             after = grow(self.stores, store.definition, self.sender, opened.before, update)
             if after is not opened.before:
@@ -342,54 +358,3 @@ class RoundTask:
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)
-
-
-def follows(plan: Plan, batch: Batch) -> bool:
-    """Whether the rounds of a plan have something to do when those of its global tables are done."""
-    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources))
-
-
-def in_turn(
-    plan: Plan,
-    batch: Batch,
-    first: Iterable[Outgoing],
-    later: Callable[[int, int, list[Block]], Iterable[Outgoing]],
-    has: Callable[[str, int], bool],
-) -> Iterator[Block]:
-    """Round by round, partition by partition; yields the blocks for the driver.
-
-    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
-    there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
-    make what it lacks, or to react to the clock, a timer or a global table.
-    """
-    waiting: dict[tuple[int, int], list[Block]] = {}
-
-    def sorted_out(sent: Iterable[Outgoing]) -> Iterator[Block]:
-        for pid, blocks in sent:
-            for block in blocks:
-                if block[1] < 0:
-                    yield block
-                else:
-                    waiting.setdefault((block[0], pid), []).append(block)
-
-    yield from sorted_out(first)
-    for number, part in enumerate(plan.parts[1:], 1):
-        reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
-        for pid in range(batch.partitions):
-            blocks = waiting.pop((number, pid), [])
-            ticks = any(has(store, pid) for store in part.timers)
-            if blocks or reacts or ticks or any(not has(store, pid) for store in part.derived):
-                yield from sorted_out(later(number, pid, blocks))
-
-
-def collected(blocks: Iterable[Block]) -> tuple[Report, Sent]:
-    """Reports added up, and records for the driver, in order of the tasks."""
-    report = Report()
-    frames: Sent = {}
-    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
-        if exchange == REPORT:
-            report.add(unpack_report(blob))
-        elif exchange == FRAME:
-            length = 4 + int.from_bytes(blob[:4], "big")
-            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
-    return report, frames

@@ -5,35 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from functools import partial
 
 from msgspec import structs
 
-from crossstream.durations import to_timestamp
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
-from crossstream.runtime.backlog import Cutter, Span, in_proportion
+from crossstream.runtime.backlog import Cutter, Positions, Span, copied, shorter
 from crossstream.runtime.extracted_times import ExtractedTimes
+from crossstream.runtime.histories import Histories, gap
 from crossstream.runtime.lakes import Lakes, made_again
+from crossstream.runtime.places import offsets_at, recreated
+from crossstream.runtime.read_first import ReadFirst
+from crossstream.runtime.transactions.together import Transactions
 from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.task.batch import rank_of
-from crossstream.topics import OffsetRange, TopicLog, TopicPartition, all_partitions
+from crossstream.topics import TopicLog, TopicPartition, all_partitions
 
 logger = logging.getLogger("crossstream.sources")
 
-Positions = dict[str, dict[str, dict[int, int]]]
-"""Next offset to read, by source node, topic and partition."""
-
-
 BOOTSTRAP_RECORDS = 1_000_000
-"""Records of a batch that fills global tables at the start, where nothing else limits it."""
-
-
-def copied(positions: Positions) -> Positions:
-    """Positions that can be changed without these."""
-    return {node: {topic: dict(at) for topic, at in topics.items()} for node, topics in positions.items()}
+"""Records of a batch of what is read before anything else, where nothing else limits it."""
 
 
 @dataclass(slots=True)
@@ -44,7 +38,7 @@ class SourcePlanner:
     ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
     ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
     ``starts``: where sources began that do not begin at the beginning, now or at a start before that.
-    ``times``: what knows the times of records that `log` does not.
+    ``times``: what knows the times of records that `log` does not. ``transactions``: of tables that they cut.
     """
 
     topology: Graph
@@ -55,22 +49,24 @@ class SourcePlanner:
     replaced: set[str] = field(default_factory=set)
     starts: Starts = field(default_factory=Starts)
     times: ExtractedTimes | None = None
+    transactions: Transactions = field(default_factory=Transactions)
     started: bool = False
     skipped: int = 0
-    _awaited: dict[TopicPartition, int] = field(default_factory=dict)
     _lost_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _sources: list[Source] = field(init=False)
-    _globals: list[Source] = field(init=False)
     _lakes: Lakes = field(init=False)
+    _first: ReadFirst = field(init=False)
+    _histories: Histories = field(init=False)
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
         sources = list(self.topology.each(Source))
         # Tables before streams: in this order records of one time are taken.
         self._sources = sorted(sources, key=lambda node: node.shape == "stream")
-        self._globals = [node for node in sources if node.shape == "global"]
         self._lakes = Lakes.of(sources, self.log)
+        self._first = ReadFirst.of(self._sources, self.log, self._lakes, self.times or self.log)
+        self._histories = Histories(self.log)
         if self.log is not None:
             self._cutter = Cutter(self.times or self.log)
 
@@ -86,6 +82,7 @@ class SourcePlanner:
         CS-605 if the user may not see it; `TopologyError` CS-122 if two patterns match one.
         """
         topics = {} if self.log is None else self.log.topics()
+        self.transactions.check(topics)
         readers: dict[str, list[Source]] = {}
         for node in self._sources:
             found = self._topics_of(node, topics)
@@ -118,6 +115,7 @@ class SourcePlanner:
         return self._ends()
 
     def _ends(self) -> Mapping[TopicPartition, int]:
+        self.transactions.look()
         while True:
             wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
             try:
@@ -141,18 +139,27 @@ class SourcePlanner:
         return False
 
     def await_first(self) -> None:
-        """Notes what is read before anything else: global tables up to where they end now, and lake tables' snapshots.
-
-        What is read of a lake table before is in the state.
-        """
-        wanted = sorted({tp for node in self._globals for tp in self._partitions[node.name]})
-        ends = self._log.end_offsets(wanted) if wanted else {}
-        self._awaited = {**ends, **self._lakes.snapshots(self.positions, self.starts)}
+        """Notes what is read before anything else. Raises `SourceError` CS-603 for a topic that was to be loaded."""
+        self._first.note(self._partitions, self.positions, self.starts, self.topic_ids)
 
     @property
     def bootstrapping(self) -> bool:
         """Whether something that is read before anything else is still missing."""
-        return bool(self._missing())
+        return bool(self._first.missing(self._spans))
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """What records wait for: tables that load, and transactions that are not whole."""
+        return (*self._first.waits(self.positions), *self.transactions.waits)
+
+    @property
+    def snapshots(self) -> dict[str, dict[int, int]]:
+        """Up to which offset rows of a snapshot hold from the beginning of time on, by topic and partition."""
+        return self.starts.snapshots(self.topic_ids)
+
+    def end_load(self) -> None:
+        """Continues with other records, though tables that load first wait for some."""
+        self._first.end_load()
 
     def rows(self, span: SourceRange) -> int:
         """About how many records a range has."""
@@ -161,23 +168,28 @@ class SourcePlanner:
     def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
         """What to read up to ``ends``; with ``most``, about that many records, the earliest ones of all topics.
 
-        As long as a global table is not what it should be at the start: only what it misses, in bounded parts. So it
-        is with the snapshot of a lake table, which is read in one batch.
+        As long as something is missing that is read before anything else: only that, in bounded parts.
         """
-        missing = self._missing()
-        if missing:
-            snapshots = [span for span in missing if span[1] in self._lakes.topics]
-            parts = [span for span in missing if span[1] not in self._lakes.topics]
-            limited = in_proportion(parts, BOOTSTRAP_RECORDS if most is None else most) + snapshots
-        else:
+        self.transactions.planned = {}
+        limited = self._first.next_spans(
+            self._spans,
+            ends,
+            partial(self.transactions.loaded, partitions=self._partitions, positions=self.positions),
+            BOOTSTRAP_RECORDS if most is None else most,
+        )
+        if limited is None:
             if (rewound := self._rewound(ends)) is not None:
                 raise rewound
             spans = self._spans(self._sources, ends)
-            limited = spans if most is None or not spans else self._lakes.cut(self._cutter, spans, most)
+            limit = partial(self._limited, most=most)
+            limited = self.transactions.limited(spans, self._partitions, self.positions, limit)
         return tuple(
             SourceRange(*span, rank_of(self.topology[span[0]].shape, position))
             for position, span in enumerate(limited)
         )
+
+    def _limited(self, spans: list[Span], most: int | None) -> list[Span]:
+        return spans if most is None or not spans else self._lakes.cut(self._cutter, spans, most)
 
     def waiting(
         self, nodes: Collection[str], ends: Mapping[TopicPartition, int]
@@ -192,27 +204,24 @@ class SourcePlanner:
     def expected(
         self, ends: Mapping[TopicPartition, int], ranges: Sequence[SourceRange], *, every: bool
     ) -> dict[str, tuple[int, ...]]:
-        """By source, the partitions with records up to ``ends`` beyond the ``ranges``; ``every``: all there are."""
-        taken = {(span.node, span.topic, span.partition): span.end for span in ranges}
-        found: dict[str, tuple[int, ...]] = {}
-        for node in self._sources:
+        """By source, the partitions with records up to ``ends`` beyond the ``ranges``; ``every``: all there are.
+
+        While tables load first only they count, up to where that ends: what comes meanwhile changes no result.
+        """
+        sources: Sequence[Source] = self._sources
+        if not every and self._first.is_load(ranges):
+            sources, ends = self._first.loads, self._first.ends
+        after, found = self.after(tuple(ranges)), {}
+        for node in sources:
+            at = after[node.name]
             more = {
                 tp.partition
                 for tp in self._partitions[node.name]
-                if every
-                or ends.get(tp, 0)
-                > taken.get(
-                    (node.name, tp.topic, tp.partition),
-                    self.positions[node.name][tp.topic][tp.partition],
-                )
+                if every or ends.get(tp, 0) > at[tp.topic][tp.partition]
             }
             if more:
                 found[node.name] = tuple(sorted(more))
         return found
-
-    def _missing(self) -> list[Span]:
-        first = [node for node in self._sources if node.shape == "global" or node.lake is not None]
-        return self._spans(first, self._awaited) if self._awaited else []
 
     def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[Span]:
         """From the position of each partition to its end, where there is anything between."""
@@ -231,13 +240,7 @@ class SourcePlanner:
             if ends.get(tp, start) < start:
                 if tp.topic in self._lakes.topics:
                     return made_again(self._lakes.topics[tp.topic], tp.topic)
-                what = (
-                    f"the topic ends at offset {ends[tp]}, but offsets up to {start - 1} have been read: "
-                    "it was truncated, or deleted and recreated"
-                )
-                return refuse(
-                    "CS-603", what, operator=node, topic=tp.topic, partition=tp.partition, offset=start
-                )
+                return shorter(node, tp, ends[tp], start)
         return None
 
     def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
@@ -294,11 +297,13 @@ class SourcePlanner:
 
     def _identify(self) -> None:
         """Compares topic ids. In a recreated topic that is longer, offsets of the old one are in its middle."""
-        readers = self._readers()
+        readers, before = self._readers(), dict(self.topic_ids)
         for topic, found in self._log.topic_ids(sorted(readers)).items() if readers else ():
             if self.topic_ids.get(topic, found) != found:
                 self._replace(readers[topic], topic)
             self.topic_ids[topic] = found
+        if self.started and before.items() - self.topic_ids.items():
+            self.await_first()  # up to where they end now, not where they ended
 
     def _replace(self, node: str, topic: str) -> None:
         """The topic was deleted and recreated: it is read from its beginning, or an error if it was read before."""
@@ -306,20 +311,12 @@ class SourcePlanner:
             if topic in self._lakes.topics:
                 raise made_again(self._lakes.topics[topic], topic)
             if self.lost == "fail":
-                raise refuse(
-                    "CS-603",
-                    "the topic was deleted and recreated since it was read: what has been read is of the one before",
-                    "start with a new application_id, or an empty state_dir; "
-                    "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
-                    operator=node,
-                    topic=topic,
-                )
+                raise recreated(node, topic)
             logger.warning("the topic %r was deleted and recreated: it is read from its beginning", topic)
         begins = self._log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)
         self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
-        self.await_first()  # up to where they end now, not where they ended
 
     def topic_names(self, topics: Mapping[str, int]) -> list[str]:
         """The topics that any source reads."""
@@ -351,29 +348,21 @@ class SourcePlanner:
             known[node.lake.topic] = known.pop(before)
         if not self.started:
             self.starts = self._lakes.begun(node, known, self.starts, self.topic_ids)
+            of_node = self._partitions[node.name]
+            self.starts = self._first.begun(node, known, of_node, self.starts, self.topic_ids)
+            self.starts = self._histories.begun(node, of_node, known, self.starts)
         if chooses:
             self._begin_as_before(node.name)
         chosen = chooses and first and not known
         new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
-        offsets = (self._chosen(node, new) if chosen else self._log.begin_offsets(new)) if new else {}
+        place = node.offset_reset if chosen else "earliest"
+        offsets = offsets_at(self._log, place, new) if new else {}
         for tp in new:
             known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
         if chosen:
             self.starts = self.starts.and_of(node.name, known, self.topic_ids)
         if not self.started:
             self._check_lost(node)
-
-    def _chosen(self, node: Source, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where a source begins by its ``offset_reset``: at the end where there is no record of that time or later."""
-        place, ends = node.offset_reset, self._log.end_offsets(partitions)
-        if not isinstance(place, timedelta | datetime):
-            return ends
-        at = place if isinstance(place, datetime) else datetime.now(timezone.utc) - place
-        begins = self._log.begin_offsets(partitions)
-        spans = [OffsetRange(tp.topic, tp.partition, begins[tp], ends[tp]) for tp in partitions]
-        records = sum(span.end - span.start for span in spans)
-        found = self._log.offsets_for_times(spans, max(0, to_timestamp(at)), records)
-        return {tp: ends[tp] if (first := found[tp]) is None else first.offset for tp in partitions}
 
     def _begin_as_before(self, node: str) -> None:
         """Where a start before this one began with a topic of which nothing was committed since."""
@@ -390,6 +379,9 @@ class SourcePlanner:
 
     def lose(self, node: str, tp: TopicPartition, position: int, begin: int) -> None:
         """Records were deleted unread: an error, or a gap that is counted, once though a batch asks for it again."""
+        seam = self.starts.seams.get(tp.topic)
+        if seam is not None and position < seam.ends.get(tp.partition, 0):
+            raise gap(self.topology[node], seam, tp, begin)
         if self.lost == "fail":
             what = f"records were deleted before they were read: offsets {position} to {begin - 1}"
             raise refuse(

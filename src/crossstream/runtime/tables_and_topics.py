@@ -15,6 +15,8 @@ import pyarrow as pa
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.runtime.delivery import AtOnce, DeliveringConnection, Delivery, Place, no_topics
+from crossstream.runtime.histories import SeamLog
+from crossstream.storage.log_entries import Seam
 from crossstream.topics import (
     CommitLog,
     CommitRows,
@@ -124,6 +126,12 @@ class Logs:
 
     def commits(self, topic: str, start: int, end: int) -> Sequence[CommitRows]:
         return cast("CommitLog", self.of_tables[topic]).commits(topic, start, end)
+
+    def seam(self, topic: str) -> Seam:
+        return cast("SeamLog", self.of_tables.get(topic, self.of_topics)).seam(topic)
+
+    def first_held(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return cast("SeamLog", self.of_topics).first_held(partitions)
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         _connected(self.of_topics, topic).create_topic(topic, partitions, config)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from crossstream.columns.changes import Changes
+from crossstream.columns.order import OFFSET_BITS
 from crossstream.columns.stream_time import Highs, Timeline, counting, holding
 from crossstream.planning.plan import Plan
 from crossstream.storage.store import Version
@@ -25,11 +28,13 @@ class Times:
 
     def note(self, exchange: str, changes: Changes) -> None:
         """Rows that are sent through an exchange."""
-        for feed in self.plan.fed_by.get(exchange, ()):
-            rows = counting(changes, self.plan.feeds[feed][1])
+        for number in self.plan.fed_by.get(exchange, ()):
+            feed = self.plan.feeds[number]
+            rows = counting(changes, feed.counts)
             if rows.rows:
+                rows = rows if feed.tick == 1 else _in_steps(rows, feed.tick)
                 partition = self.batch.source_partitions(rows.minor)
-                self._sent.setdefault(feed, []).append(Highs.of(rows, partition))
+                self._sent.setdefault(number, []).append(Highs.of(rows, partition))
 
     def blocks(self, sender: int, sequence: int) -> Iterator[tuple[int, Block]]:
         """For every state partition: how stream time moves with what was sent to some of them."""
@@ -39,7 +44,7 @@ class Times:
             blob = highs if self.near else highs.pack()
             number = len(self.plan.exchanges) + feed
             for pid in range(self.batch.partitions):
-                yield pid, (rounds[self.plan.feeds[feed][0]], number, sender, sequence, blob)
+                yield pid, (rounds[self.plan.feeds[feed].arrives], number, sender, sequence, blob)
                 sequence += 1
 
     def take(self, blobs: dict[int, list[bytes]]) -> None:
@@ -62,3 +67,12 @@ class Times:
         expected = self.batch.expected_of(timed.sources)
         counted = holding(expected, version.sources, clock, since, after)
         return Timeline.of(Highs.together(highs), version.stream_time, version.sources, counted, clock)
+
+
+def _in_steps(rows: Changes, tick: int) -> Changes:
+    """Rows with times in steps of so many ms; of those of one source partition, in order, only where a step begins."""
+    stepped = replace(rows, ts=rows.ts // tick * tick)
+    minor, ts = rows.minor, stepped.ts
+    if minor[0] >> OFFSET_BITS != minor[-1] >> OFFSET_BITS or not (minor[1:] > minor[:-1]).all():
+        return stepped
+    return stepped.take(np.append(0, 1 + np.flatnonzero(ts[1:] > ts[:-1])))

@@ -22,7 +22,8 @@ from crossstream.runtime.delivery import (
     no_topics,
     nothing,
 )
-from crossstream.runtime.round import Outgoing, RoundTask, follows, in_turn
+from crossstream.runtime.round import Outgoing, RoundTask
+from crossstream.runtime.turns import follows, in_turn
 from crossstream.storage.log_entries import StagedFrame
 from crossstream.task.batch import Batch, Input, Report, Settings, TopicInput, unpack_report
 from crossstream.task.shuffle_codec import Block

@@ -172,6 +172,13 @@ class EngineSerde(_Contract):
         """
         return self.decode_series(data)
 
+    def fitted(self, values: pl.Series) -> pl.Series | None:
+        """A column in exactly the type of the serde, whose rows `encode_series` takes; None: that has to say it.
+
+        Raises `SerdeError` if the type or any row does not fit.
+        """
+        return None
+
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """Row by row, whether it is a null, of values that pass as the bytes they are.
 

@@ -58,14 +58,17 @@ class PlainRows:
         """The wire form of the keys; null where a column of the key is null."""
         if self.key is None:
             return arrays.null_rows(batch.num_rows)
+        return self.key.encode_series(self.key_series(batch))
+
+    def key_series(self, batch: pa.RecordBatch) -> pl.Series:
+        """The keys, if there are any, of the declared type; null where a column of the key is null."""
+        assert self.key is not None
         if len(self.keys) == 1:
-            return self.key.encode_series(_column(batch, self.keys[0], _dtype(self.key)))
+            return _column(batch, self.keys[0], _dtype(self.key))
         parts = _columns(batch, _dtype(self.key))
         whole = arrays.struct_of(parts, batch.num_rows)
         missing = pl.select(pl.any_horizontal(part.is_null() for part in parts.values())).to_series()
-        return self.key.encode_series(
-            arrays.null_where(whole, missing.to_numpy()) if missing.any() else whole
-        )
+        return arrays.null_where(whole, missing.to_numpy()) if missing.any() else whole
 
     def value_series(self, batch: pa.RecordBatch) -> pl.Series:
         """The values, a struct of the declared types for each row."""

@@ -22,7 +22,8 @@ from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.once import BatchMark
-from crossstream.runtime.round import Outgoing, Sent, collected
+from crossstream.runtime.round import Outgoing, Sent
+from crossstream.runtime.turns import collected
 from crossstream.runtime.worker import Job, WorkerState, all_rounds, later_round, read_round, share_count
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.batch_frames import StagedFrames, deliver

@@ -111,8 +111,8 @@ class SparkStreams(PointsToNames):
 
     @property
     def progress(self) -> Progress:
-        """What the last batch did."""
-        return self._runner.progress
+        """What the last batch did, and what is waited for now: ``waits``."""
+        return self._runner.seen()
 
     @property
     def running(self) -> Running | None:

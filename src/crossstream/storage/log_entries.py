@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+from msgspec import structs
 
 from crossstream.error_codes import refuse
 from crossstream.serdes.description import Described
@@ -56,22 +59,118 @@ class Silence(msgspec.Struct, frozen=True, array_like=True):
     after: Int64
 
 
+class Seam(msgspec.Struct, frozen=True):
+    """Where the rows of a lake table end that come before a topic, and the topic's own records begin.
+
+    ``version``: of the table ``table_id`` that is read. ``begins``, ``ends``: by partition the first offset that it
+    has, and the one after the last.
+    """
+
+    table_id: str
+    version: Count
+    begins: dict[Count, Count]
+    ends: dict[Count, Count]
+
+
 class Starts(msgspec.Struct, frozen=True):
     """Where sources that read what comes from their first start on have begun: it counts until a commit knows more.
 
     ``sources``: their names, also of patterns that matched nothing. ``positions``: by topic and partition.
-    ``topic_ids``: which topics these are in, as far as it is known.
+    ``topic_ids``: which topics these are in, as far as it is known. ``loads``: where the topics ended then of tables
+    that are read first, by topic and partition. ``changes``: the same way, the first event of such a topic that is no
+    row of a snapshot, as far as it was read. ``seams``: by topic, where its history ends.
     """
 
     sources: tuple[str, ...] = ()
     positions: dict[str, dict[Count, Count]] = {}
     topic_ids: dict[str, str] = {}
+    loads: dict[str, dict[Count, Count]] = {}
+    changes: dict[str, dict[Count, Count]] = {}
+    seams: dict[str, Seam] = {}
 
     def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
         """These, and those of another source; of ``topic_ids`` those of its topics."""
         ids = {topic: topic_ids[topic] for topic in positions if topic in topic_ids}
         sources = tuple(sorted({*self.sources, source}))
-        return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
+        return structs.replace(
+            self,
+            sources=sources,
+            positions={**self.positions, **positions},
+            topic_ids={**self.topic_ids, **ids},
+        )
+
+    def and_load(self, topic: str, ends: dict[int, int], topic_ids: dict[str, str]) -> Starts:
+        """These, and the end of a topic by partition, up to which it is read first."""
+        ids = {topic: topic_ids[topic]} if topic in topic_ids else {}
+        loads, changes = {**self.loads, topic: dict(ends)}, {**self.changes, topic: {}}
+        return structs.replace(self, topic_ids={**self.topic_ids, **ids}, loads=loads, changes=changes)
+
+    def and_changes(self, found: Mapping[str, Mapping[int, int]]) -> Starts:
+        """These, and the first events of topics that are no rows of a snapshot, where none before is known."""
+        changes = {
+            topic: {**found.get(topic, {}), **known} if topic in self.loads else known
+            for topic, known in self.changes.items()
+        }
+        return structs.replace(self, changes=changes)
+
+    def loaded(self, topic_ids: Mapping[str, str]) -> dict[str, dict[int, int]]:
+        """Where the loads end, by topic and partition; not of topics that were made again. ``topic_ids``: of now."""
+        return {
+            topic: ends
+            for topic, ends in self.loads.items()
+            if self.topic_ids.get(topic) in (None, topic_ids.get(topic))
+        }
+
+    def snapshots(self, topic_ids: Mapping[str, str]) -> dict[str, dict[int, int]]:
+        """Up to which offset rows of a snapshot hold from the beginning of time on: while the topic loads."""
+        return {
+            topic: {
+                partition: min(end, self.changes.get(topic, {}).get(partition, end))
+                for partition, end in ends.items()
+            }
+            for topic, ends in self.loaded(topic_ids).items()
+        }
+
+    def with_seam(self, topic: str, seam: Seam) -> Starts:
+        """These, and where the history of another topic ends."""
+        return structs.replace(self, seams={**self.seams, topic: seam})
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """After which transaction of a database a batch ends, by a transaction topic (decision 0043).
+
+    ``position``: the offset in that topic behind its END. ``lsn``: its place in the log of the database, where ids have
+    one. ``time``: in ms, as the database says; -1: it does not. ``collections``: the tables that were seen in each
+    topic. ``split``: the transaction that was taken in parts, as it was too large; ``taken``: how many of its events
+    were, by table.
+    """
+
+    position: Count
+    transaction: str = ""
+    lsn: Count | None = None
+    time: Int64 = -1
+    collections: dict[str, tuple[str, ...]] = {}
+    split: str = ""
+    taken: dict[str, Count] = {}
+
+    def shown(self) -> dict[str, str | int | None]:
+        """The transaction, its place in the log as Postgres writes it, and its time, as plain data.
+
+        >>> Stand(7, "571", 53195832, 1767323045678).shown()
+        {'transaction': '571', 'lsn': '0/32BB438', 'time': 1767323045678}
+        """
+        time = None if self.time < 0 else self.time
+        return {"transaction": self.transaction, "lsn": lsn_text(self.lsn), "time": time}
+
+
+def shown(stands: Mapping[str, Stand]) -> dict[str, dict[str, str | int | None]]:
+    """Where an application stands, by transaction topic, as plain data."""
+    return {topic: stand.shown() for topic, stand in stands.items()}
+
+
+def lsn_text(lsn: int | None) -> str | None:
+    """A place in the log of Postgres as it writes it."""
+    return None if lsn is None else f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 class Readable(msgspec.Struct, frozen=True):
@@ -126,7 +225,7 @@ class Commit(msgspec.Struct, frozen=True):
     ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
     state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
     ``tables``: the last batch that each Delta or Iceberg table got, by sink. ``frame_versions``: by DataFrame source of
-    changes the newest version of which rows were taken.
+    changes the newest version of which rows were taken. ``stands``: by transaction topic, after which transaction.
     """
 
     id: Batch
@@ -138,6 +237,7 @@ class Commit(msgspec.Struct, frozen=True):
     topic_ids: dict[str, str] = {}
     tables: dict[str, Batch] = {}
     frame_versions: dict[str, Int64] = {}
+    stands: dict[str, Stand] = {}
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -160,7 +260,8 @@ class BatchEntry(msgspec.Struct, frozen=True):
     share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
     ``expected``: by source, the partitions that stream time waits for before a row of them comes (decision 0038).
     ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
-    published. ``owner``: on an object store the token of the lease under which it was written.
+    published. ``owner``: on an object store the token of the lease under which it was written. ``stands``: those of its
+    commit that are new.
     """
 
     id: Batch
@@ -173,6 +274,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     publication: Publication | None = None
     owner: str = ""
     expected: dict[str, tuple[int, ...]] = {}
+    stands: dict[str, Stand] = {}
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

@@ -61,7 +61,7 @@ class OfFormat(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's.
 
-    ``sources``: see `Version`.
+    ``sources``, ``marks``: see `Version`.
     """
 
     name: FileName
@@ -74,6 +74,7 @@ class Manifest(msgspec.Struct, frozen=True):
     horizon: Int64 = 0
     clock: Int64 = 0
     sources: dict[int, tuple[Int64, Int64]] = {}
+    marks: dict[int, tuple[Int64, Int64, Int64]] = {}
 
     def files(self) -> set[str]:
         return {segment.file for segment in self.segments()}

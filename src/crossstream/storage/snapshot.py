@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,19 @@ import pyarrow as pa
 from crossstream.storage.columns import Column, concat, concat_all, same_rows, take, take_all, take_or_null
 from crossstream.storage.sorted_run import Layout, Run, expand, merge, newest, sort_rows
 
+Marks = Mapping[int, tuple[int, int, int]]
+"""What a step knows of all rows of a store, by numbers of its own; see `Version`."""
+
 _NOWHERE = np.array([-1])
+
+_LOOKED_AT = 1_024
+"""Rows at the begin of a run that are looked at first."""
 
 _RECORD = ("h", "s", "key", "n", "gone")
 """Columns that identify a record, and say whether it is deleted."""
+
+_WRITTEN = ("h", "key", "ts")
+"""Columns that identify a row of a table, and say when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +175,46 @@ class Snapshot:
         rows = sort_rows(concat_all(parts))
         return take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
 
+    def written_in(self, low: int, high: int) -> list[Run]:
+        """The segments of a table that may have rows with ``low <= ts <= high``, newest first."""
+        found = []
+        for run in self.segments():
+            first, last = run.written
+            if max(first, low) <= min(last, high):
+                found.append(run)
+        return found
+
+    def written_between(self, low: int, high: int) -> dict[str, Column]:
+        """The live rows of a table with ``low <= ts <= high``, in order of the hash: ``h``, ``key`` and ``ts``."""
+        parts = []
+        for run in self.written_in(low, high):
+            ts = run["ts"]
+            there = np.flatnonzero((ts >= low) & (ts <= high) & (run["gone"] == 0))
+            parts.append({name: take(run[name], there) for name in _WRITTEN})
+        if not any(len(part["h"]) for part in parts):
+            return {name: column for name, column in empty_columns(self.layout).items() if name in _WRITTEN}
+        found = sort_rows(concat_all(parts)).columns
+        found = take_all(found, np.flatnonzero(newest(found)))
+        match = self.lookup(found["h"], found["key"])
+        return take_all(found, np.flatnonzero(match.found & (match.gather("ts") == found["ts"])))
+
+    def oldest_written_from(self, low: int) -> int | None:
+        """No live row of a table has a smaller ``ts`` that is at least ``low``; None: none has one from there on."""
+        found = []
+        for run in self.written_in(low, np.iinfo(np.int64).max):
+            ts = run["ts"]
+            older = run.written[0] < low
+            found.append(int(ts[(ts >= low) & (run["gone"] == 0)].min()) if older else run.written[0])
+        return min(found, default=None)
+
     def has_live_from(self, oldest: int) -> bool:
-        """Whether a live row has this timestamp or a newer one; only of rows by time. Values are not looked at."""
+        """Whether a live row has this timestamp or a newer one, of rows by time; else whether there is a live row.
+
+        Values are not looked at.
+        """
         runs = self.segments()
+        if self.layout.sort is None and self._has_live_soon(runs):
+            return True
         if any(run["gone"].any() for run in runs):
             runs = [
                 merge(
@@ -176,7 +222,17 @@ class Snapshot:
                     drop_gone=True,
                 )
             ]
+        if self.layout.sort is None:
+            return any(run.rows for run in runs)
         return any((run["s"] >= oldest).any() for run in runs)
+
+    def _has_live_soon(self, runs: Sequence[Run]) -> bool:
+        """Whether one of the first rows of the runs is live, as it mostly is; of layouts without a secondary sort."""
+        for run in runs:
+            first = np.flatnonzero(run["gone"][:_LOOKED_AT] == 0)
+            if len(first) and self.lookup(run["h"][first], take(run["key"], first)).found.any():
+                return True
+        return False
 
 
 def _find(segments: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -76,11 +76,15 @@ def _kind(column: Column) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows sorted by (h, s); ``columns`` has the names of the layout. ``bounds``: see `times`, where they are known."""
+    """Rows sorted by (h, s); ``columns`` has the names of the layout.
+
+    ``bounds``, ``stamps``: see `times` and `written`, where they are known.
+    """
 
     columns: Columns
     rows: int = field(default=-1)
     bounds: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+    stamps: tuple[int, int] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.rows < 0:
@@ -94,6 +98,15 @@ class Run:
             object.__setattr__(self, "bounds", (int(s.min()), int(s.max())))
         assert self.bounds is not None
         return self.bounds
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """No row of a table was written before or after these two, deleted rows left out; (1, 0) if there is none."""
+        if self.stamps is None:
+            ts = self.columns["ts"][self.columns["gone"] == 0]
+            object.__setattr__(self, "stamps", (int(ts.min()), int(ts.max())) if len(ts) else (1, 0))
+        assert self.stamps is not None
+        return self.stamps
 
     @property
     def lacks_keys(self) -> bool:

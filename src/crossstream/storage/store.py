@@ -38,7 +38,7 @@ from crossstream.storage.manifest import (
     write_manifest,
     write_run,
 )
-from crossstream.storage.snapshot import Snapshot
+from crossstream.storage.snapshot import Marks, Snapshot
 from crossstream.storage.sorted_run import Layout, Run
 
 SEGMENT_ROWS = 32_768
@@ -52,9 +52,11 @@ MAPPED_BYTES = 1 << 20
 class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
-    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
-    stream time moves without input, the time of the clock (ms) from which it does so. ``sources``: by source partition
-    the time of the rows that came of it, and of the clock when the last one came (decision 0038).
+    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not; of a table they
+    were deleted. ``clock``: where stream time moves without input, the time of the clock (ms) from which it does so.
+    ``sources``: by source partition the time of the rows that came of it, and of the clock when the last one came
+    (decision 0038). ``marks``: what a step knows of all rows of the store, the same in every state partition, by
+    numbers of its own (decision 0045).
     """
 
     layout: Layout
@@ -66,6 +68,7 @@ class Version:
     horizon: int = NO_HORIZON
     clock: int = 0
     sources: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
         """What a batch reads, and puts its rows into."""
@@ -74,6 +77,11 @@ class Version:
     @property
     def rows(self) -> int:
         return sum([part.rows for part in self.parts])
+
+    @property
+    def hides_before(self) -> int:
+        """Rows with older timestamps are not there any more, whether their bytes are or not."""
+        return self.horizon if self.layout.expires else NO_HORIZON
 
     @property
     def size(self) -> int:
@@ -89,8 +97,8 @@ class Version:
 class StoreUpdate:
     """What a batch does to a store partition: the rows it puts, and to where it moves the times of a `Version`.
 
-    ``early``: rows of the batch that come before those of ``fresh`` and are stored already. ``sources``: None: as
-    before.
+    ``early``: rows of the batch that come before those of ``fresh`` and are stored already. ``sources``, ``marks``:
+    None: as before.
     """
 
     fresh: Run | None
@@ -100,6 +108,7 @@ class StoreUpdate:
     horizon: int = NO_HORIZON
     clock: int = 0
     sources: Mapping[int, tuple[int, int]] | None = None
+    marks: Marks | None = None
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -126,12 +135,13 @@ def advance(
     """
     segments, stream_time, horizon = update.segments, update.stream_time, update.horizon
     sources = version.sources if update.sources is None else update.sources
-    times = (version.stream_time, version.horizon, version.clock, version.sources)
-    if not segments and (stream_time, horizon, update.clock, sources) == times:
+    marks = version.marks if update.marks is None else update.marks
+    times = (version.stream_time, version.horizon, version.clock, version.sources, version.marks)
+    if not segments and (stream_time, horizon, update.clock, sources, marks) == times:
         return version
     parts, credit = list(version.parts), version.credit
     oldest = horizon - remembered
-    expires = oldest > NO_HORIZON
+    expires = oldest > NO_HORIZON and version.layout.expires
     if expires:
         parts = without_expired(parts, oldest)
     if segments:
@@ -143,7 +153,7 @@ def advance(
     if expires and (place := worn_run(parts, oldest)) is not None:
         parts = marked(parts, place, place + 1)
     since = NO_HORIZON if history is None else stream_time - history
-    parts, credit = _work(parts, credit, save, _keep(oldest, since))
+    parts, credit = _work(parts, credit, save, _keep(oldest if expires else NO_HORIZON, since))
     parts = [_stored_now(part, save) for part in parts]
     return Version(
         version.layout,
@@ -154,6 +164,7 @@ def advance(
         horizon=horizon,
         clock=update.clock,
         sources=sources,
+        marks=marks,
     )
 
 
@@ -204,6 +215,7 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
         horizon=version.horizon,
         clock=version.clock,
         sources=dict(version.sources),
+        marks=dict(version.marks),
     )
     write_manifest(storage, manifest)
     return replace(version, name=name)
@@ -246,6 +258,7 @@ def version_of(
         manifest.horizon,
         manifest.clock,
         manifest.sources,
+        manifest.marks,
     )
 
 

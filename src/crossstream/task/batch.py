@@ -36,7 +36,8 @@ class Batch(msgspec.Struct, frozen=True):
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
     ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
     ``wants_keys``: whether joins in which no row finds a partner report a key of each side. ``expected``: see
-    its `BatchEntry`. ``frame_versions``: those of the commit before it.
+    its `BatchEntry`. ``frame_versions``: those of the commit before it. ``snapshots``: by topic and partition, up to
+    which offset rows of a snapshot hold from the beginning of time on.
     """
 
     id: int
@@ -53,6 +54,7 @@ class Batch(msgspec.Struct, frozen=True):
     wants_keys: bool = False
     expected: dict[str, tuple[int, ...]] = {}
     frame_versions: dict[str, int] = {}
+    snapshots: dict[str, dict[int, int]] = {}
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -98,6 +100,7 @@ class Report(TaskCounts):
     changes of global tables. ``frame_versions``: the newest version of which rows were taken, by DataFrame source of
     changes. ``keys``: of joins in which no row found a partner, a key of each side. ``looked_up``: fields that texts
     name, by operator and role. ``frame_files``: with records of a `FrameSink`, in order of the tasks.
+    ``first_changes``: by topic and partition, the offset of the first event that is no row of a snapshot.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -109,6 +112,7 @@ class Report(TaskCounts):
     frame_files: list[StagedRows] = field(default_factory=list)
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
     frame_versions: dict[str, int] = field(default_factory=dict, metadata=LARGEST)
+    first_changes: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
@@ -139,6 +143,9 @@ class Report(TaskCounts):
     def note_version(self, source: str, version: int) -> None:
         keep_largest(self.frame_versions, {source: version})
 
+    def note_change(self, topic: str, partition: int, offset: int) -> None:
+        self.first_changes.setdefault(topic, {})[partition] = offset
+
     def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
         for reason, rows in reasons.items():
             if rows:
@@ -158,6 +165,8 @@ class Report(TaskCounts):
         self.note_keys(other.keys)
         for key, look_up in other.looked_up.items():
             self.note_field(key, look_up)
+        for topic, offsets in other.first_changes.items():
+            self.first_changes.setdefault(topic, {}).update(offsets)
         self.staged.extend(other.staged)
         self.frame_files.extend(other.frame_files)
 

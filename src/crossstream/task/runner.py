@@ -34,7 +34,7 @@ from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column
 from crossstream.storage.files import Written
 from crossstream.storage.log_entries import Silence
-from crossstream.storage.snapshot import Snapshot
+from crossstream.storage.snapshot import Marks, Snapshot
 from crossstream.tables.global_tables import History
 from crossstream.tables.join_spec import Emit, JoinSpec, Serdes, TableSide
 from crossstream.tables.joined import Joined, Lookup
@@ -51,6 +51,7 @@ from crossstream.tables.rows import (
 from crossstream.task.batch import Batch, Output, Report, Settings
 from crossstream.task.failures import Failures, Part
 from crossstream.task.missing_fields import LookUp
+from crossstream.task.shuffle_codec import Hashes
 from crossstream.task.stores import GlobalTables
 
 Emitted = Iterator[tuple[str, Changes]]
@@ -72,7 +73,8 @@ class OpenStore:
 
     ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time moves without input.
     ``began``: the stream time before the batch. ``timeline``: stream time in the batch, of all state partitions; None:
-    that of this one alone.
+    that of this one alone. ``marks``: see `Version`;
+    ``marked``: those before the batch.
     """
 
     definition: StoreDef
@@ -81,10 +83,13 @@ class OpenStore:
     horizon: int = 0
     clock: int = 0
     timeline: Timeline | None = None
+    marks: Marks = field(default_factory=dict)
     began: int = field(init=False)
+    marked: Marks = field(init=False)
 
     def __post_init__(self) -> None:
         self.began = self.stream_time
+        self.marked = self.marks
 
     def before(self) -> Snapshot:
         """The store as it was before this batch."""
@@ -104,7 +109,7 @@ class OpenStore:
     def moment(self, silence: Silence | None, oldest: int | None = None) -> int | None:
         """To where stream time moves without input, if there was none for so long and rows wait here; in ms.
 
-        ``oldest``: rows with older timestamps do not wait; None: those before the horizon.
+        ``oldest``: rows with older timestamps do not wait; None: those before the horizon. Of a table all rows do.
         """
         if silence is None or not self.view.rows:
             return None
@@ -176,6 +181,8 @@ class Task:
     ``to_driver``, ``to_file``: of the named sink, records for the driver, and a file for the DataFrame of the batch.
     ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them. ``shared``:
     by (first of the sinks that write together, topic), the records of each sink that wait for the others.
+    ``announced``: what the readers of a source say in all state partitions. ``hashes``: of the keys in the slice that
+    is taken; None: of all.
     """
 
     plan: Plan
@@ -191,6 +198,8 @@ class Task:
     record: Callable[[str, History], None]
     emit: Callable[[str, Changes], None]
     number: int
+    announced: Callable[[str], np.ndarray]
+    hashes: Callable[[], Hashes]
     shared: dict[tuple[str, str], list[tuple[str, Changes]]] = field(default_factory=dict)
 
     def node(self, name: str) -> Any:

@@ -227,13 +227,20 @@ SLICE_BYTES = 8 << 20
 Arrived = dict[int, Changes]
 """Changes by the number of the exchange that they come through."""
 
+Hashes = tuple[np.uint64, np.uint64] | None
+"""The hashes of the keys in a slice: the least one, and the last one; None: it has all keys."""
 
-def all_at_once(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange]) -> Iterator[Arrived]:
+
+def all_at_once(
+    blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange]
+) -> Iterator[tuple[Hashes, Arrived]]:
     """What arrives in a state partition. ``blobs``: by number of the exchange; they are taken out."""
-    yield {number: _unpacked(blobs.pop(number), exchanges[number]) for number in sorted(blobs)}
+    yield None, {number: _unpacked(blobs.pop(number), exchanges[number]) for number in sorted(blobs)}
 
 
-def in_slices(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits: int) -> Iterator[Arrived]:
+def in_slices(
+    blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits: int
+) -> Iterator[tuple[Hashes, Arrived]]:
     """In slices with ascending hashes, all rows of a key in one; in one slice if it is not too large.
 
     A right row with two million subscribers makes two million results in one batch. Where these are kept or joined
@@ -257,8 +264,10 @@ def in_slices(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits
         for (number, changes), h in zip(opened, hashes, strict=True)
     ]
     del opened, hashes
+    every = np.iinfo(np.uint64)
+    firsts, lasts = [np.uint64(every.min), *bounds], [*(bounds - np.uint64(1)), np.uint64(every.max)]
     for place in range(len(bounds) + 1):
-        yield _slice(pieces, place)
+        yield (firsts[place], lasts[place]), _slice(pieces, place)
         pieces = [piece for piece in pieces if piece[2].max() > place]
 
 

@@ -41,11 +41,15 @@ from crossstream.task.batch import Batch
 
 
 def measure(
-    root: Place, versions: Mapping[str, Mapping[int, str]], timers: Collection[str] = ()
+    root: Place,
+    versions: Mapping[str, Mapping[int, str]],
+    timers: Collection[str] = (),
+    expiring: Collection[str] = (),
 ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
     """(rows, bytes) of each store partition, and when the next timer of ``timers`` fires (ms; 0: there is none).
 
-    Both by ``store/partition``; ``versions``: names of their manifests.
+    Both by ``store/partition``; ``versions``: names of their manifests. Of the stores ``expiring`` rows may be due now:
+    their ttl may be another one than that of the manifest.
     """
     state = root_of(root)
     sizes: dict[str, tuple[int, int]] = {}
@@ -55,7 +59,7 @@ def measure(
             manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
             sizes[f"{store}/{partition}"] = manifest.rows, manifest.size
             if store in timers:
-                due[f"{store}/{partition}"] = manifest.clock
+                due[f"{store}/{partition}"] = 1 if store in expiring and manifest.rows else manifest.clock
     return sizes, due
 
 

@@ -7,6 +7,7 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -123,8 +124,8 @@ class TopologyTestDriver(PointsToNames):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
+        self._failed = self._failed or kind is not None
+        self.close()
 
     def create_input_topic(
         self,
@@ -290,9 +291,9 @@ class TopologyTestDriver(PointsToNames):
 
     def close(self) -> None:
         """Processes the records that wait, unless a batch failed: its error was raised already."""
-        if not self._failed:
-            self.commit()
-        self._lakehouse.close()
+        with closing(self._lakehouse):
+            if not self._failed:
+                self.commit()
 
     def _topic(self, name: str) -> MemoryTopic:
         if name not in self._topics:
@@ -344,8 +345,7 @@ class TopologyTestDriver(PointsToNames):
         try:
             source = MemoryInput(self._topics)
             report, sent = run_batch(self.plan, batch, self._stores, self._output, self._settings, source)
-            for name, rows in self._lakehouse.rows(sent).items():
-                self._lakehouse.write(name, rows, batch.id)
+            self._lakehouse.write(self._lakehouse.rows(sent), batch.id)
         except BaseException:
             self._output.rewind(mark)
             self._stores.versions = versions

@@ -23,6 +23,7 @@ from crossstream.query.text import parse_key, whole_number
 from crossstream.recompute.reason import Why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import shown
 from crossstream.storage.root import LocalRoot, StateRoot
 from crossstream.ui.history import History, Rates
 
@@ -241,6 +242,7 @@ class FolderSource(Source):
             skew=skew_of(state, found.commit.partitions),
             last=recent[-1] if recent else None,
             recent=recent,
+            stands=shown(found.commit.stands),
             from_folder=True,
         )
 

@@ -110,8 +110,11 @@ def changes_of(builder: PlanBuilder, left: Node) -> Flow:
 
 
 def refer(builder: PlanBuilder, node: Node, flow: Flow) -> Flow:
-    """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008)."""
-    if builder.versioned(node):
+    """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008).
+
+    Not where rows expire: no record has the deletes.
+    """
+    if builder.versioned(node) or node.ttl is not None:
         return flow
     for child in builder.topology.children(node.name):
         if isinstance(child, ForeignKeyJoin) and child.parents[0] == node.name:

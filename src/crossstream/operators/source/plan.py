@@ -47,12 +47,27 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
             form=_form(builder, node),
             fields=_decoded_fields(builder, node),
             readers=_readers_of(builder.topology, node),
+            snapshots_begin=node.loads_first
+            and unwrap is not None
+            and _feeds_versions(builder.topology, node),
         )
     )
     if unwrap is not None and unwrap.needs_rows:
         flow = plan_complete_rows(builder, node, flow)
     if is_table:
         plan_table(builder, node, refer(builder, node, flow))
+
+
+def _feeds_versions(topology: Graph, table: Node) -> bool:
+    """Whether a table, or one that is made of it, keeps versions."""
+    found = {table.name: table}
+    for node in (waiting := [table]):
+        if node.history is not None:
+            return True
+        new = [one for one in topology.children(node.name) if one.shape == "table" and one.name not in found]
+        found.update((one.name, one) for one in new)
+        waiting += new
+    return False
 
 
 def decoded_late(
@@ -100,7 +115,7 @@ def _is_late(
     node = topology[read.node]
     if not node.reads_topics or node.timestamp_extractor is not None or node.unwrap is not None:
         return False
-    if node.lake is not None:
+    if node.lake is not None or node.past is not None:
         return False  # its values are columns
     leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
     is_read = any(step.round == 0 and read.output in step.inputs for step in steps)

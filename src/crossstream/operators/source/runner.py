@@ -21,14 +21,20 @@ from crossstream.error_codes import refuse
 from crossstream.errors import ConfigError, CrossStreamError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.operators.debezium.kernel import POSITION, TRUNCATE, UNAVAILABLE, to_all_partitions
+from crossstream.operators.debezium.snapshots import GENERATION, MARK, SEEN, news_of
 from crossstream.planning.steps import ReadStep
+from crossstream.records import is_rows
 from crossstream.serdes import arrays, calls
 from crossstream.serdes.calls import bisected, find_invalid
 from crossstream.serdes.contract import NO_READER, EngineSerde
+from crossstream.serdes.debezium.changes import Part as EventPart
 from crossstream.serdes.debezium.changes import unwrap
+from crossstream.serdes.debezium.events import NO_POSITION, no_positions
 from crossstream.serdes.debezium.settings import Debezium
+from crossstream.serdes.debezium.snapshots import NO_SNAPSHOT
 from crossstream.serdes.errors import OF_REGISTRY, show
 from crossstream.serdes.own import columns_in
+from crossstream.storage.columns import Column
 from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _TIMESTAMP = "timestamp"
+_SHOWN = "shown"
+"""Extra column: whether a snapshot shows the row."""
 
 
 @dataclass(slots=True)
@@ -46,8 +54,11 @@ class Reader:
     step: ReadStep
     span: SourceRange
     failures: Failures
+    announce: Callable[[str, np.ndarray], None] = lambda node, news: None
     newest: int = np.iinfo(np.int64).min
+    last: int = 0
     rows: int = 0
+    until: int | None = None
 
     def changes(self, records: pa.RecordBatch) -> Changes | None:
         """The next piece; None if no record of it is left."""
@@ -55,7 +66,7 @@ class Reader:
         if not changes.rows:
             return None
         self.failures.report.count_in(self.step.node, changes.rows)
-        decoded = self._decoded(changes)
+        decoded = self._decoded(changes, is_rows(records))
         timed = self._timed(decoded) if decoded.rows else decoded
         if not timed.rows:
             return None
@@ -63,11 +74,15 @@ class Reader:
         major = running_maximum(timed.ts, self.newest)
         self.newest = int(major[-1])
         admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))
+        if GENERATION in admitted.extra:
+            admitted = self._announced(admitted)
+        if self.step.snapshots_begin:
+            admitted = self._begun(admitted)
         return admitted if admitted.rows else None
 
     def times(self, records: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """The offsets and timestamps (ms) of the records that `changes` counts in the order of arrival."""
-        timed = self._timed(self._decoded(self._changes(records)))
+        timed = self._timed(self._decoded(self._changes(records), is_rows(records)))
         return timed.minor - minor_of(self.span.rank, np.zeros(1, np.int64), self.span.start), timed.ts
 
     def _changes(self, records: pa.RecordBatch) -> Changes:
@@ -75,25 +90,40 @@ class Reader:
         key, value, ts, offset, headers = records.columns
         times = ts.to_numpy(zero_copy_only=False)
         is_decoded = not pa.types.is_large_binary(value.type)
-        if is_decoded:
+        if is_decoded and (node.past is None or not node.past.positions):
             # All rows of a commit are at one offset: they have the order in which they come.
             offset = pa.array(np.arange(self.rows, self.rows + len(key)) + span.start)
             self.rows += len(key)
         return Changes(
             Values(node.key, wire=key),
-            _columns(node.value, value) if is_decoded else Values(node.value, wire=value),
+            self._columns(value) if is_decoded else Values(node.value, wire=value),
             times,
             times,
             minor_of(span.rank, offset.to_numpy(zero_copy_only=False), span.start),
             headers if headers.null_count < len(headers) else None,
         )
 
-    def _decoded(self, changes: Changes) -> Changes:
-        """Decodes keys and values. If bad records stop the batch, later rounds decode values that only they read."""
+    def _columns(self, value: pa.Array) -> Values:
+        """Values that come as columns of the serde's type. Callables get objects of the class, which bytes make."""
+        serde = self.node.value
+        assert serde is not None
+        column = pl.Series(value, dtype=serde.dtype)
+        if self.node.past is not None and (self.step.readers.callables or self.step.form == "objects"):
+            return Values(serde, wire=calls.encode_series(serde, column))
+        return Values(serde, series=column)
+
+    def _decoded(self, changes: Changes, is_row: bool) -> Changes:
+        """Decodes keys and values. If bad records stop the batch, later rounds decode values that only they read.
+
+        ``is_row``: the records are no change events where others of the topic are.
+        """
         later = self.step.later and self.failures.decoding.action == "fail"
         where = {"topic": self.span.topic, "partition": self.span.partition}
-        if (settings := getattr(self.node, "unwrap", None)) is not None:
-            return self._unwrapped(changes, settings)
+        settings = getattr(self.node, "unwrap", None)
+        if settings is not None:
+            if not is_row:
+                return self._unwrapped(changes, settings)
+            changes = replace(changes, extra=_of_rows(settings, changes.ts))
         if changes.value.made():
             return changes  # the columns of a lake table
         decoder = Decoder(self.node, self.step, self.failures, where)
@@ -108,17 +138,37 @@ class Reader:
         self.failures.report.count_dropped(self.node.name, found.passed)
         part = found.part
         taken = changes.take(part.records)
-        extra: dict[str, Any] = {}
-        if settings.needs_rows:
-            extra = {UNAVAILABLE: part.unavailable, POSITION: part.positions}
-        if settings.truncate == "delete":
-            extra[TRUNCATE] = part.truncates.astype(np.uint8)
         return replace(
             taken,
             key=Values(self.node.key, wire=part.keys),
             value=Values(self.node.value, wire=part.rows, fields=part.columns),
-            extra=extra,
+            extra=self._beside(settings, part, taken.ts),
         )
+
+    def _beside(self, settings: Debezium, part: EventPart, times: np.ndarray) -> dict[str, Column]:
+        """What completing rows needs to know of each event. ``times``: of the records."""
+        extra: dict[str, Column] = {}
+        if settings.needs_values:
+            extra[UNAVAILABLE] = part.unavailable
+        if settings.ordered_by is not None:
+            extra[POSITION] = part.positions
+        if settings.truncate == "delete":
+            extra[TRUNCATE] = part.truncates.astype(np.uint8)
+        if settings.follows_snapshots:
+            extra[SEEN] = seen = running_maximum(times, self.last)
+            self.last = int(seen[-1]) if len(seen) else self.last
+            if part.generation.any():
+                extra |= {GENERATION: part.generation, MARK: part.snapshot}
+        if self.step.snapshots_begin:
+            extra[_SHOWN] = part.snapshot != NO_SNAPSHOT
+        return extra
+
+    def _announced(self, changes: Changes) -> Changes:
+        """Says which snapshots were seen; rows do not carry it on."""
+        positions = changes.extra.get(POSITION, np.full(changes.rows, NO_POSITION))
+        self.announce(self.step.node, news_of(changes, np.asarray(positions)))
+        left = {name: column for name, column in changes.extra.items() if name not in (GENERATION, MARK)}
+        return replace(changes, extra=left)
 
     def _timed(self, changes: Changes) -> Changes:
         """Sets the timestamps that the source's extractor returns, and drops records with negative ones.
@@ -149,6 +199,22 @@ class Reader:
         self.failures.report.count_dropped(self.node.name, {"negative-timestamp": int(wrong.sum())})
         return changes.where(~wrong)
 
+    def _begun(self, changes: Changes) -> Changes:
+        """Gives rows of a snapshot the time 0 while their topic loads, up to its first change (semantics 3.19).
+
+        They keep their place in the order of arrival. The first change is reported, for batches that follow.
+        """
+        topic, partition = self.span.topic, self.span.partition
+        if self.until is None:
+            self.until = self.failures.batch.snapshots.get(topic, {}).get(partition, 0)
+        offsets = changes.minor - minor_of(self.span.rank, np.zeros(1, np.int64), self.span.start)
+        changed = offsets[~np.asarray(changes.extra[_SHOWN])]
+        if len(changed) and changed[0] < self.until:
+            self.until = int(changed[0])
+            self.failures.report.note_change(topic, partition, self.until)
+        extra = {name: column for name, column in changes.extra.items() if name != _SHOWN}
+        return replace(changes, ts=np.where(offsets < self.until, 0, changes.ts), extra=extra)
+
     def _admitted(self, changes: Changes) -> Changes:
         """Drops null keys if the source is a table."""
         if not self.step.table:
@@ -160,10 +226,21 @@ class Reader:
         return changes.where(there)
 
 
-def _columns(serde: EngineSerde | None, value: pa.Array) -> Values:
-    """Values that come as columns of the serde's type."""
-    assert serde is not None
-    return Values(serde, series=pl.Series(value, dtype=serde.dtype))
+def _of_rows(settings: Debezium, times: np.ndarray) -> dict[str, Column]:
+    """What change events have beside rows, for rows of a table: nothing is left out, and they are before all events.
+
+    ``times``: of the rows.
+    """
+    extra: dict[str, Column] = {}
+    if settings.needs_values:
+        extra[UNAVAILABLE] = np.zeros(len(times), np.int64)
+    if settings.ordered_by is not None:
+        extra[POSITION] = no_positions(len(times))
+    if settings.truncate == "delete":
+        extra[TRUNCATE] = np.zeros(len(times), np.uint8)
+    if settings.follows_snapshots:
+        extra[SEEN] = running_maximum(times, 0)
+    return extra
 
 
 def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:

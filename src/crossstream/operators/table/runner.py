@@ -44,6 +44,8 @@ class MaterializeRunner(Runner):
         definition = store.definition
         plain = self.as_stored(replace(changes, old=None), definition.value)
         if definition.history is None:
+            if self.node.ttl is None:
+                store.horizon = 0  # rows do not expire any more, and may be older than those that did
             plain = without_marks(plain)
             net = upsert(
                 store.view,

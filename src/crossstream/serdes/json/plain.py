@@ -156,6 +156,11 @@ class SchemaJson(EngineSerde):
             return arrays.null_rows(len(values))
         return self._text_of(conform(values, _schema_reading(self.dtype).shape, self.name))
 
+    def fitted(self, values: pl.Series) -> pl.Series | None:
+        return (
+            None if values.dtype == pl.Null else conform(values, _schema_reading(self.dtype).shape, self.name)
+        )
+
     def _text_of(self, values: pl.Series) -> pa.LargeBinaryArray:
         if self.decimals == "number" and any_leaf(self.dtype, is_decimal):
             return text_with_numbers(values, _schema_reading(self.dtype).shape, self.name, shortest=False)

@@ -233,6 +233,11 @@ class TypedJson(EngineSerde):
     ) -> pl.Series:
         return checked_columns(self.type, frozenset(fields), readers).decoded(data, self.name)
 
+    def fitted(self, values: pl.Series) -> pl.Series | None:
+        if values.dtype == pl.Null or reading_of(self.type).column_checks:
+            return None
+        return conform(values, columns_of(self.type, None).shape, self.name)
+
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         return nulls(data, passing_decoder(self.type), self.name)
 

@@ -259,7 +259,9 @@ function show() {
   const waits = Object.entries(seen.waiting || {}).sort((one, other) => other[1] - one[1]);
   table($("waits"), ["waits for source partitions", "#rows"], waits.map(([operator, rows]) => [operator, whole.format(rows)]));
   $("dead").textContent = whole.format(seen.dead_letters);
-  const texts = [...seen.errors.map((text) => ["bad", text]), ...seen.warnings.map((text) => ["warning", text])];
+  const stands = Object.entries(seen.stands || {});
+  table($("stands"), ["transactions", "batch ends behind", "log", "#behind"], stands.map(([topic, one]) => [topic, one.transaction || "–", one.lsn || "–", one.time === null ? "–" : span(seen.time - one.time / 1000)]));
+  const texts = [...seen.errors.map((text) => ["bad", text]), ...(seen.waits || []).map((text) => ["warning", text]), ...seen.warnings.map((text) => ["warning", text])];
   if ($("errors").dataset.key !== String(texts)) {
     $("errors").dataset.key = String(texts);
     $("errors").replaceChildren(...(texts.length ? texts.map(([kind, text]) => make("pre", { class: kind }, text)) : [make("p", { class: "quiet" }, "no errors, no warnings")]));
@@ -367,7 +369,7 @@ function numbersOfGraph(rates, lag) {
     if (dropped) set(lines[2], `${short(dropped)} dropped`, "bad");
     else if (seen.unmatched[name]) set(lines[2], `${short(seen.unmatched[name])} unmatched`);
     else set(lines[2], stored.length ? `${short(stored.reduce((sum, rows) => sum + rows, 0))} rows` : "");
-    const details = [name, come === undefined ? "" : `${whole.format(come)} in`, went === undefined ? "" : `${whole.format(went)} out`, dropped ? `${whole.format(dropped)} dropped` : "", ...shape.stores.map((store) => `store ${store}`)].filter(Boolean).join("\n");
+    const details = [name, come === undefined ? "" : `${whole.format(come)} in`, went === undefined ? "" : `${whole.format(went)} out`, dropped ? `${whole.format(dropped)} dropped` : "", ...shape.stores.map((store) => `store ${store}`), shape.note || ""].filter(Boolean).join("\n");
     if (title.textContent !== details) title.textContent = details;
     group.setAttribute("aria-label", details.replaceAll("\n", ", "));
   }
