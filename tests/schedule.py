@@ -27,8 +27,8 @@ SERVICES = {
     "broker": re.compile(r"tests/(kafka/|end_to_end/|benchmarks/test_kafka_streams_peer)"),
     "oracle": re.compile(r"tests/((operators/\w+/)?oracle/|runtime/test_compositions_in_kafka)"),
     "spark": re.compile(
-        r"tests/(spark/|application/test_local|lakehouse/((iceberg|sources)/)?test_on_spark|faults/test_(cluster|killed"
-        r"|lost_workers|no_code_from_data)\.py)"
+        r"tests/(spark/|application/test_local|lakehouse/((iceberg|sources|histories)/)?test_on_spark"
+        r"|faults/test_(cluster|killed|lost_workers|no_code_from_data)\.py)"
     ),
 }
 """Where the tests are that need one."""

@@ -100,10 +100,35 @@ def steps_of(source: Any) -> list[Any]:
 
 
 def test_rows_are_kept_only_where_they_are_needed():
-    assert CompleteRowsStep in steps_of(cs.debezium(Note))
-    assert CompleteRowsStep not in steps_of(cs.debezium(Note, unavailable_value=None))
-    assert CompleteRowsStep not in steps_of(cs.debezium({"id": pl.Int64}))
-    assert CompleteRowsStep in steps_of(cs.debezium({"id": pl.Int64}, ordered_by="source.lsn"))
+    assert CompleteRowsStep in steps_of(cs.debezium(Note, snapshots="partial"))
+    assert CompleteRowsStep not in steps_of(cs.debezium(Note, unavailable_value=None, snapshots="partial"))
+    assert CompleteRowsStep not in steps_of(cs.debezium({"id": pl.Int64}, snapshots="partial"))
+    assert CompleteRowsStep in steps_of(cs.debezium({"id": pl.Int64}))
+    ordered = cs.debezium({"id": pl.Int64}, ordered_by="source.lsn", snapshots="partial")
+    assert CompleteRowsStep in steps_of(ordered)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "key-value"),
+        ({"snapshots": "partial"}, "key-value"),
+        ({"unavailable_value": None}, "shown-keys"),
+        ({"ordered_by": "source.lsn"}, "ordered-rows"),
+        ({"ordered_by": "source.lsn", "snapshots": "partial"}, "key-value"),
+    ],
+)
+def test_what_is_kept_of_rows(settings, kind):
+    builder = cs.StreamsBuilder()
+    builder.table("notes", source=cs.debezium(Note, **settings))
+    stores = plan_topology(builder.build()).stores
+    assert [store.layout.kind for name, store in stores.items() if "rows" in name] == [kind]
+
+
+def test_snapshots_are_full_or_partial():
+    with pytest.raises(cs.TopologyError, match=r"snapshots='none' is not a valid setting") as raised:
+        cs.debezium(Note, snapshots="none")
+    assert raised.value.code == "CS-101"
 
 
 def test_the_source_can_be_sent_to_workers():

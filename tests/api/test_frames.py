@@ -69,6 +69,9 @@ def test_what_is_no_streaming_frame():
     refused("CS-150", lambda: builder.stream_from(Frame({**good, "key": "timestamp"})), "type timestamp")
     late = cs.Consumed(offset_reset="latest")
     refused("CS-101", lambda: builder.stream_from(Frame(good), late), "offset_reset")
+    refused(
+        "CS-101", lambda: builder.table_from(Frame(good), cs.Consumed(load="first")), "whose end is not known"
+    )
     timed = cs.Consumed(timestamp_extractor=lambda key, value, timestamp: 0)
     refused("CS-101", lambda: builder.table_from(Frame(good), timed), "timestamp")
     dated = Frame({**good, "timestamp": "date"})

@@ -70,6 +70,8 @@ def test_choices_are_checked():
     for same in (datetime(2026, 1, 2, 3), elsewhere):
         assert cs.Consumed(offset_reset=same) == cs.Consumed(offset_reset=utc)
     refused("CS-101", lambda: cs.Materialized(caching="yes"))
+    for wrong in ("last", True, 1, ""):
+        refused("CS-101", lambda wrong=wrong: cs.Consumed(load=wrong), "choose None or 'first'")
     for partitions in (0, -1, 1.5, True, "3"):
         refused("CS-101", lambda n=partitions: cs.Repartitioned(partitions=n))
 

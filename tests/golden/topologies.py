@@ -111,11 +111,28 @@ def sightings() -> cs.Topology:
     return builder.build()
 
 
+def expiring() -> cs.Topology:
+    """Tables whose rows expire: one that is read and joined, one of a stream, by both clocks."""
+    builder = cs.StreamsBuilder()
+    month = cs.Materialized(store="baskets", ttl="30 days")
+    baskets, users = builder.table("baskets", JSON, month), builder.table("users", JSON)
+    seen = builder.stream("views", JSON).to_table(
+        materialized=cs.Materialized(ttl="90 minutes", clock="wall")
+    )
+
+    def both(left: object, right: object) -> list[object]:
+        return [left, right]
+
+    baskets.join(users, both, foreign_key=lambda basket: basket["user"]).left_join(seen, both).to_stream()
+    return builder.build()
+
+
 def topic_of(key: str, value: dict[str, str]) -> str:
     """The topic of a record."""
     return value["topic"]
 
 
 TOPOLOGIES: dict[str, Callable[[], cs.Topology]] = {
-    function.__name__: function for function in (marketplace, views_clicks, orders, shops, lookups, sightings)
+    function.__name__: function
+    for function in (marketplace, views_clicks, orders, shops, lookups, sightings, expiring)
 }

@@ -111,12 +111,14 @@ def test_every_operator_has_a_row() -> None:
 
 
 def test_every_trait_of_the_base_is_in_the_table() -> None:
-    texts = {"where", "queryable_name", "queryable_names", "history", "described", "public_name"}
+    texts = {"where", "queryable_name", "queryable_names", "history", "ttl", "described", "public_name"}
     values = {
         "topics",
         "pattern",
         "unwrap",
         "lake",
+        "loads_first",
+        "past",
         "timestamp_extractor",
         "joiner",
         "over_values",

@@ -303,7 +303,7 @@ def test_the_later_commit_of_a_row_counts(
             # A row that is not there is deleted, while the other program inserts it: either may come first.
             if meanwhile is not None and ours.get(meanwhile[0], 0) is not None:
                 disturbed(WRITERS[form], lambda _, put=put, act=meanwhile: put(*act), patch, {"counts"})
-            written.write("table", pa.Table.from_pylist(rows, CHANGES), batch)
+            written.write({"table": pa.Table.from_pylist(rows, CHANGES)}, batch)
         change(there, ours)
         assert dict(lake.tuples("counts")) == there
     written.close()

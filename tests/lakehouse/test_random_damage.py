@@ -41,7 +41,7 @@ class Damaged:
         tables.begin("state", -1)
         for batch in range(2):
             changes = {f"k{n:03}": batch * 1000 + n for n in range(batch * 50, batch * 50 + 100)}
-            tables.write("table", rows(changes), batch)
+            tables.write({"table": rows(changes)}, batch)
             self.table.update(changes)
         tables.close()
         self.save()
@@ -66,7 +66,7 @@ class Damaged:
         tables = Tables(self.topology, "app")
         tables.written = {"table": 1}
         try:
-            tables.write("table", rows(changes), 2, "state")
+            tables.write({"table": rows(changes)}, 2, "state")
         finally:
             tables.close()
 

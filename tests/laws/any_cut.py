@@ -32,7 +32,7 @@ from tests.laws.engine import (
     run_engine,
     ways,
 )
-from tests.laws.shapes import IN, REKEYED, SHAPES, TEXT, WINDOWS, Shape, grouped, placed, versioned
+from tests.laws.shapes import IN, REKEYED, SHAPES, TEXT, WINDOWS, Shape, expiring, grouped, placed, versioned
 from tests.laws.strategies import (
     Case,
     Inputs,
@@ -46,7 +46,7 @@ from tests.laws.strategies import (
     table_cases,
 )
 from tests.laws.wide import sent_again_while_partners_go, wide_cases
-from tests.operators.debezium import change_events
+from tests.operators.debezium import change_events, snapshots
 from tests.operators.star_join import many
 from tests.reference import Output, fold, run
 
@@ -268,6 +268,10 @@ def kept(builder: cs.StreamsBuilder) -> Any:
     return builder.table("left", IN, cs.Materialized(store="kept", history_retention=1000))
 
 
+def expiring_table(builder: cs.StreamsBuilder) -> Any:
+    return builder.table("left", IN, cs.Materialized(store="kept", ttl="5 ms"))
+
+
 def limited(table: Any) -> Any:
     return table.suppress(cs.Suppressed.until_time_limit(5)).to_stream()
 
@@ -301,6 +305,17 @@ ROWS: Mapping[str, Rows] = {
             lambda table: table.map_values(lambda v: v + "!", materialized=cs.Materialized(store="made")),
             source=table,
         ),
+    },
+    "expire": {
+        "of a topic": itself(
+            lambda table: table,
+            lambda table: table.filter(lambda v: v > "2"),
+            lambda table: limited(table),
+            source=expiring_table,
+        ),
+        "of a stream": itself(*rekeyed(expiring), share=0.5),
+        "looked up": behind("look-up of rows that expire"),
+        "in groups": itself(lambda stream: of_a_table(expiring(stream).to_stream())),
     },
     "aggregate": {
         "of a stream": itself(
@@ -382,5 +397,8 @@ ROWS: Mapping[str, Rows] = {
         ),
         "many rows in a batch": Row(many.many_cases(max_size=60), many.check_any_batches, ways(), share=0.3),
     },
-    "debezium": against(change_events.event_cases, change_events.check, change_events.check),
+    "debezium": {
+        **against(change_events.event_cases, change_events.check, change_events.check),
+        **against(snapshots.some_lives, snapshots.check, snapshots.check, name="snapshots"),
+    },
 }

@@ -76,6 +76,12 @@ def versioned(s: Any) -> Any:
     return placed(s.filter(lambda k, v: v > "2")).to_table(materialized=kept)
 
 
+def expiring(s: Any) -> Any:
+    """Rows expire after 6 ms."""
+    kept = cs.Materialized(key=TEXT, value=TEXT, ttl="6 ms")
+    return placed(s).to_table(materialized=kept)
+
+
 def looked_up(table: Callable[[Any], Any], how: str = "left_join", grace: int | None = None) -> Shape:
     def shape(s: Any) -> Any:
         both = cs.Joined(key=TEXT, value=TEXT, other_value=TEXT, grace=grace)
@@ -162,6 +168,15 @@ SHAPES: Mapping[str, Shape] = {
     "look-up of versions of a filter": looked_up(kept_filter),
     "look-up of versions of values": looked_up(kept_values),
     "look-up of versions of a join": looked_up(kept_join, "join"),
+    "rows that expire": lambda s: expiring(s).to_stream(),
+    "look-up of rows that expire": looked_up(expiring),
+    "windows of rows that expire": lambda s: counted("time", "close")(expiring(s).to_stream()),
+    "rows that expire, of windows": lambda s: (
+        counted("time", "close")(s)
+        .map(lambda k, n: (k.key, str(n)))
+        .to_table(materialized=cs.Materialized(key=TEXT, value=TEXT, ttl="9 ms"))
+        .to_stream()
+    ),
     "look-up with grace": looked_up(versioned, grace=4),
     "look-up with grace of versions of a filter": looked_up(kept_filter, "join", 3),
     "look-up with grace behind a filter": lambda s: looked_up(versioned, grace=2)(

@@ -267,6 +267,25 @@ def test_change_events_of_a_database(tmp_path: Path) -> None:
     assert "Ada Lovelace" in str(found.records[0])
 
 
+def test_a_row_that_a_snapshot_did_not_show(tmp_path: Path) -> None:
+    builder = cs.StreamsBuilder()
+    source = cs.debezium(Customer)
+    builder.table("customers", source=source, materialized=cs.Materialized(store="customers"))
+    world = World(tmp_path, builder.build(), topic_partitions=1)
+
+    def shown(key: int, mark: str, lsn: int, time: int) -> tuple[str, str, dict[str, Any], int]:
+        source = {"snapshot": mark, "lsn": lsn, "table": "customers"}
+        row = {"id": key, "name": f"name {key}"}
+        return "customers", f'{{"id": {key}}}', {"op": "r", "after": row, "source": source}, time
+
+    world.process([shown(1, "first", 5, 10), shown(2, "true", 5, 10), shown(3, "last", 5, 10)])
+    world.process([shown(3, "last", 9, 20)])
+    found = world.why("customers", 1)
+    assert found.value is None
+    assert found.ended == "customers: deleted by the record at offset 3, partition 0 of customers"
+    assert [record.offset for record in world.why("customers", 3).records] == [3]
+
+
 def test_what_is_refused(world: World) -> None:
     world.process([("products", "p1", PRODUCT, 1)])
     with pytest.raises(cs.StateError) as raised:

@@ -15,7 +15,8 @@ from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
+from crossstream.runtime.backlog import Positions
+from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, SourcePlanner
 from crossstream.storage.log_entries import SourceRange
 from crossstream.task.batch import STREAM_RANK
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicLog, TopicPartition

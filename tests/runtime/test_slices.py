@@ -29,7 +29,7 @@ def sliced(size: int) -> Iterator[list[int]]:
     counts: list[int] = []
     take = shuffle_codec.in_slices
 
-    def counted(*arguments: Any) -> Iterator[shuffle_codec.Arrived]:
+    def counted(*arguments: Any) -> Iterator[Any]:
         counts.append(0)
         for slice_ in take(*arguments):
             counts[-1] += 1

@@ -14,7 +14,7 @@ from pyspark.errors import PythonException
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime import round
+from crossstream.runtime import turns
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import before, crash
 from tests.operators.sink.unit.test_frame_sinks import Count
@@ -299,7 +299,7 @@ def test_nothing_large_passes_through_the_driver(
     def collected(blocks: Any) -> Any:
         blocks = list(blocks)
         sizes.append(sum(len(block[4]) for block in blocks))
-        return round.collected(blocks)
+        return turns.collected(blocks)
 
     monkeypatch.setattr("crossstream.spark.rounds.collected", collected)
     seen: list[tuple[int, int]] = []
