@@ -13,7 +13,7 @@ INSTALLED_RUNTIME := $(VENV)/.installed-runtime
 OLDEST := .venv-oldest
 OLDEST_PYTHONS := python3.10 python3.11 python3.12
 OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package tests/cli \
-    tests/filetopics tests/operators tests/metrics tests/ui tests/lakehouse tests/application tests/spark/test_running.py tests/spark/test_conformance.py \
+    tests/filetopics tests/operators tests/metrics tests/ui tests/lakehouse tests/databases tests/application tests/spark/test_running.py tests/spark/test_conformance.py \
     tests/spark/test_plain_frames.py tests/spark/test_store_source.py
 QUICK_TESTS := tests/operators tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package \
     tests/filetopics tests/reference tests/golden

@@ -32,7 +32,8 @@ REFERENCE = {
         "Begin with `StreamsBuilder`. Its methods give streams and tables, and theirs give more of them.",
     ),
     "Options": (
-        "Consumed Produced Materialized Named Joined StreamJoined TableJoined Repartitioned Grouped Suppressed",
+        "Consumed Produced Materialized Named Joined StreamJoined TableJoined Repartitioned Grouped Suppressed"
+        " history offsets",
         "How a topic is read or written, and how an operator is named and keeps its state.",
     ),
     "Windows": (
