@@ -134,11 +134,11 @@ def test_whoever_waits_for_everything_does_not_wait_for_one_that_is_gone(world: 
     with application(matching("a.*", "b.*"), world.config()) as running:
         drain(running)
         world.append("a1", [("c", "v", 2)])
-        ends = running.inputs.end_offsets_from_outside()
-        assert not running.inputs.reached(ends, {})
+        ends = running.inputs.end_offsets_from_outside()[0]
+        assert not running.inputs.reached(ends, {}, {})
         delete(world, "a1")
         drain(running)
-        assert running.inputs.reached(ends, {})
+        assert running.inputs.reached(ends, {}, {})
 
 
 def test_an_internal_one_is_read_where_it_is_named(world: World) -> None:

@@ -119,10 +119,10 @@ def test_one_that_is_replaced_under_a_batch(
     monkeypatch.setattr(LocalRounds, "run", running)
     topology = copying(["orders", "shops"])
     with application(topology, world.config(on_lost_records="skip")) as app:
-        known, ends = dict(app.sources.topic_ids), app.inputs.end_offsets_from_outside()
+        known, ends = dict(app.sources.topic_ids), app.inputs.end_offsets_from_outside()[0]
         assert app.run_until(app.inputs.end_offsets())
         assert keys(world) == ["s1"]
-        assert app.inputs.reached(ends, known)
+        assert app.inputs.reached(ends, {}, known)
         app.run_next()
     assert keys(world) == ["s1", *new]
     process(topology, world.config())

@@ -154,22 +154,31 @@ class TopicInputs:
         self.refresh(force=True)
         return dict(self.planner.end_offsets())
 
-    def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
-        """The end offsets, asked for by another thread than the application's."""
+    def end_offsets_from_outside(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The end offsets, of what sources read and of topics of transactions, asked for by another thread."""
         if self._connection is None:
-            return {}
+            return {}, {}
         log = self._connection.log()
         try:
             topics = log.topics()
             wanted = all_partitions(self.planner.topic_names(topics), topics)
-            return dict(log.end_offsets(wanted)) if wanted else {}
+            transactions = self.planner.transactions.ends(log, topics)
+            return dict(log.end_offsets(wanted)) if wanted else {}, transactions
         finally:
             log.close()
 
-    def reached(self, ends: dict[TopicPartition, int], known: Mapping[str, str]) -> bool:
-        """Whether all is read up to ``ends`` that can be taken, of topics that are there; ``known``: their ids then."""
+    def reached(
+        self,
+        ends: Mapping[TopicPartition, int],
+        transactions: Mapping[TopicPartition, int],
+        known: Mapping[str, str],
+    ) -> bool:
+        """Whether all is read up to ``ends`` that can be taken, of topics that are there.
+
+        ``transactions``: up to where topics of transactions say what can be; ``known``: the ids of topics then.
+        """
         gone = self.planner.gone() | self._recreated_since(known)
-        consumed, waits = self.planner.consumed(), self.planner.transactions.held
+        consumed, waits = self.planner.consumed(), self.planner.transactions.held_at(transactions)
         return all(
             tp.topic in gone or max(consumed.get(tp, 0), waits.get(tp, 0)) >= end for tp, end in ends.items()
         )

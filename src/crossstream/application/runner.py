@@ -170,11 +170,12 @@ class ApplicationRunner:
     def _await_processed(self, loop: Loop, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
         known = dict(loop.inputs.planner.topic_ids)
-        ends, rows = loop.inputs.end_offsets_from_outside(), threading.Event()
+        ends, transactions = loop.inputs.end_offsets_from_outside()
+        rows = threading.Event()
         loop.call_when_rows_are_through(lambda: self._set(rows))
 
         def is_processed() -> bool:
-            return rows.is_set() and loop.inputs.reached(ends, known)
+            return rows.is_set() and loop.inputs.reached(ends, transactions, known)
 
         self.life.wait_for(lambda: is_processed() or over.is_set() or self.life.is_paused)
         self._check_processed(is_processed())

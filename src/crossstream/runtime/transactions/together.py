@@ -22,13 +22,15 @@ class Transactions:
     """The tables that are cut by their transactions, in groups that share a transaction topic.
 
     ``planned``: where the batch stands that was planned last, by transaction topic. ``waits``: what is waited for,
-    ``held``: up to which offsets partitions were looked at of which nothing can be taken now.
+    ``held``: up to which offsets partitions were looked at of which nothing can be taken now; ``looked``: up to where
+    the transaction topics were looked at then.
     """
 
     groups: tuple[Group, ...] = ()
     planned: dict[str, Stand] = field(default_factory=dict)
     waits: tuple[str, ...] = ()
     held: dict[TopicPartition, int] = field(default_factory=dict)
+    looked: dict[TopicPartition, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -94,7 +96,18 @@ class Transactions:
                 self.planned[group.topic] = exact.stand
             elif cut.ends == begins:
                 self.held |= {tp: span[4] for span in spans if (tp := _tp(span)) in begins}
+        self.looked = {group.reading.tp: group.end for group in self.groups}
         return _in_order(made, partitions)
+
+    def ends(self, log: TopicLog, topics: Mapping[str, int]) -> dict[TopicPartition, int]:
+        """Where the transaction topics end that are there, as another thread sees it with a log of its own."""
+        there = [group.reading.tp for group in self.groups if group.topic in topics]
+        return dict(log.end_offsets(there)) if there else {}
+
+    def held_at(self, ends: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """``held``, where the transaction topics were looked at up to these ends; before that nothing is known."""
+        is_known = all(end <= self.looked.get(tp, 0) for tp, end in ends.items())
+        return self.held if is_known else {}
 
     def loaded(
         self,
