@@ -123,7 +123,7 @@ class Reader:
         if settings is not None:
             if not is_row:
                 return self._unwrapped(changes, settings)
-            changes = replace(changes, extra=_of_rows(settings, changes.ts))
+            changes = replace(changes, extra=self._beside_rows(settings, changes.ts))
         if changes.value.made():
             return changes  # the columns of a lake table
         decoder = Decoder(self.node, self.step, self.failures, where)
@@ -155,13 +155,31 @@ class Reader:
         if settings.truncate == "delete":
             extra[TRUNCATE] = part.truncates.astype(np.uint8)
         if settings.follows_snapshots:
-            extra[SEEN] = seen = running_maximum(times, self.last)
-            self.last = int(seen[-1]) if len(seen) else self.last
+            extra[SEEN] = self._seen(times)
             if part.generation.any():
                 extra |= {GENERATION: part.generation, MARK: part.snapshot}
         if self.step.snapshots_begin:
             extra[_SHOWN] = part.snapshot != NO_SNAPSHOT
         return extra
+
+    def _beside_rows(self, settings: Debezium, times: np.ndarray) -> dict[str, Column]:
+        """The same for rows of a table: nothing is left out, and they are before all events."""
+        extra: dict[str, Column] = {}
+        if settings.needs_values:
+            extra[UNAVAILABLE] = np.zeros(len(times), np.int64)
+        if settings.ordered_by is not None:
+            extra[POSITION] = no_positions(len(times))
+        if settings.truncate == "delete":
+            extra[TRUNCATE] = np.zeros(len(times), np.uint8)
+        if settings.follows_snapshots:
+            extra[SEEN] = self._seen(times)
+        return extra
+
+    def _seen(self, times: np.ndarray) -> np.ndarray:
+        """The latest time up to each record of the range."""
+        seen = running_maximum(times, self.last)
+        self.last = int(seen[-1]) if len(seen) else self.last
+        return seen
 
     def _announced(self, changes: Changes) -> Changes:
         """Says which snapshots were seen; rows do not carry it on."""
@@ -224,23 +242,6 @@ class Reader:
         there = ~changes.key.missing()
         self.failures.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
         return changes.where(there)
-
-
-def _of_rows(settings: Debezium, times: np.ndarray) -> dict[str, Column]:
-    """What change events have beside rows, for rows of a table: nothing is left out, and they are before all events.
-
-    ``times``: of the rows.
-    """
-    extra: dict[str, Column] = {}
-    if settings.needs_values:
-        extra[UNAVAILABLE] = np.zeros(len(times), np.int64)
-    if settings.ordered_by is not None:
-        extra[POSITION] = no_positions(len(times))
-    if settings.truncate == "delete":
-        extra[TRUNCATE] = np.zeros(len(times), np.uint8)
-    if settings.follows_snapshots:
-        extra[SEEN] = running_maximum(times, 0)
-    return extra
 
 
 def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
