@@ -22,7 +22,7 @@ from crossstream.errors import SourceError
 from tests.cli.cases import ENVIRONMENT
 from tests.data.debezium.record import read
 from tests.data.debezium.recordings import Recorded
-from tests.end_to_end.real_parts import await_saved
+from tests.end_to_end.real_parts import await_saved, restarted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -115,6 +115,8 @@ def test_a_connector_that_fails_shows_why(parts: Parts) -> None:
 
 
 def test_servers_that_run_already_are_kept(parts: Parts) -> None:
+    """Other tests may have killed those of the fixture."""
+    parts = restarted(parts)
     assert servers.start_registry(parts.broker) == parts.registry
     assert servers.start_connect(parts.broker, parts.connect.port) == parts.connect
     assert servers.running_companions(parts.broker.port) == [parts.registry, parts.connect]

@@ -120,7 +120,7 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
     assert world.table("results") == {"a": "0"}
 
 
-def interrupting(ends: Any, known: Any) -> bool:
+def interrupting(ends: Any, transactions: Any, known: Any) -> bool:
     raise KeyboardInterrupt
 
 
