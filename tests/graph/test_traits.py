@@ -10,38 +10,40 @@ import pytest
 from crossstream import serdes
 from crossstream.columns.functions import Function
 from crossstream.graph import nodes as graph
+from crossstream.graph.lasting import Lasting
 
 BASES = {"Node", "RowWise", "Join", "PairJoin"}
 """Classes that no topology has."""
 
 TRAITS: dict[str, str] = {
-    "Source": "reads_input reads_topics keeps_rows rows_are_records",
+    "Source": "is_of_bytes reads_input reads_topics keeps_rows rows_are_records",
     "FrameSource": "reads_input keeps_rows rows_are_records stops_tracing",
-    "Filter": "row_wise forwards_values keeps_place derives_rows computed_from may_drop forwards_tombstones needs_old",
-    "MapValues": "row_wise keeps_place derives_rows computed_from",
+    "Filter": "from_rows row_wise forwards_values keeps_place derives_rows computed_from may_drop forwards_tombstones "
+    "needs_old",
+    "MapValues": "from_rows row_wise keeps_place derives_rows computed_from",
     "Map": "row_wise changes_key may_drop",
     "SelectKey": "row_wise forwards_values changes_key gives_key_alone may_drop",
     "FlatMap": "row_wise changes_key multiplies may_drop",
     "FlatMapValues": "row_wise multiplies may_drop",
-    "Peek": "row_wise forwards_values keeps_place",
+    "Peek": "row_wise forwards_values keeps_place only_acts",
     "Merge": "row_wise forwards_values one_for_one needs_any_parent",
     "Split": "row_wise forwards_values keeps_place",
     "Branch": "row_wise forwards_values keeps_place may_drop",
     "Repartition": "by_key always_moves forwards_values one_for_one",
     "ToTable": "by_key forwards_values keeps_rows rows_are_records upserts_stream",
     "ToStream": "forwards_values keeps_place one_for_one gives_key_alone",
-    "Sink": "forwards_values",
-    "FrameSink": "",
-    "TableSink": "",
-    "TableJoin": "computed_from keeps side_labels",
-    "ForeignKeyJoin": "by_foreign_key answers_by_key references keeps side_labels",
+    "Sink": "writes_rows writes_bytes forwards_values",
+    "FrameSink": "writes_rows",
+    "TableSink": "writes_rows",
+    "TableJoin": "from_rows computed_from keeps side_labels",
+    "ForeignKeyJoin": "from_rows by_foreign_key answers_by_key references keeps side_labels",
     "StreamGlobalJoin": "looks_up joins_stream references side_labels",
-    "GlobalJoin": "is_view references computed_from side_labels",
+    "GlobalJoin": "from_rows is_view references computed_from side_labels",
     "StreamTableJoin": "by_key looks_up as_of_record joins_stream keeps side_labels",
     "StreamStreamJoin": "by_key joins_stream multiplies depends_on_time inner_stores side_stores side_labels",
-    "ManyJoin": "by_foreign_key references keeps side_labels",
-    "GroupTable": "takes_every_record changes_key may_drop needs_old",
-    "Aggregate": "by_key takes_every_record keeps_rows needs_any_parent",
+    "ManyJoin": "from_rows by_foreign_key references keeps side_labels",
+    "GroupTable": "from_rows takes_every_record changes_key may_drop needs_old",
+    "Aggregate": "from_rows by_key takes_every_record keeps_rows needs_any_parent",
     "Deduplicate": "by_key takes_every_record may_drop depends_on_time inner_stores",
     "Process": "by_key takes_every_record multiplies runs_processor stops_tracing changes_key may_drop "
     "depends_on_time",
@@ -56,7 +58,8 @@ _NAMES = (
     "by_key always_moves looks_up as_of_record takes_every_record row_wise joins_stream by_foreign_key "
     "answers_by_key runs_processor multiplies forwards_values keeps_place one_for_one keeps_rows rows_are_records "
     "derives_rows changes_key may_drop depends_on_time forwards_tombstones references side_labels computed_from "
-    "inner_stores side_stores gives_key_alone stops_tracing needs_any_parent old_of_versions"
+    "inner_stores side_stores gives_key_alone stops_tracing needs_any_parent old_of_versions "
+    "from_rows writes_rows writes_bytes is_of_bytes only_acts"
 )
 NAMES = frozenset(_NAMES.split())
 
@@ -125,8 +128,18 @@ def test_every_trait_of_the_base_is_in_the_table() -> None:
         "also_reads",
         "partitions",
     }
-    lists = {"forwarders", "needed_parents", "side_names", "by_other_key", "keys_of_either"}
-    public = {name for name, one in vars(graph.Node).items() if isinstance(one, bool | property)}
+    lists = {
+        "rows_with_headers",
+        "part_names",
+        "words",
+        "forwarders",
+        "needed_parents",
+        "side_names",
+        "by_other_key",
+        "keys_of_either",
+    }
+    said = {**vars(graph.Node), **vars(Lasting)}
+    public = {name for name, one in said.items() if isinstance(one, bool | property)}
     assert public - texts - lists - values == NAMES
 
 
@@ -165,3 +178,32 @@ def test_options_change_what_an_operator_needs() -> None:
         other_partitioner=lambda key, count: 0,
     )
     assert not placed.keeps(1)
+
+
+def test_joins_say_which_parents_fill_what_they_keep() -> None:
+    function = Function.of(lambda value: value, arguments=1)
+    settings: Any = {
+        "name": "a",
+        "parents": ("l", "r"),
+        "shape": "table",
+        "kind": "inner",
+        "joiner": function,
+    }
+    by_key = graph.ForeignKeyJoin(foreign_key=function, headers="right", **settings)
+    assert by_key.fills("references") == ("l",)
+    assert (by_key.holds("subscriptions"), by_key.holds("references")) == ("l", None)
+    assert by_key.rows_with_headers == ("r",)
+    many = graph.ManyJoin(names=("r",), foreign_keys=(function,), **settings)
+    assert (many.fills("rows"), many.fills("partners")) == (("l",), ("l", "r"))
+    assert (many.holds("rows"), many.holds("partners")) == ("l", None)
+    assert graph.GroupTable(name="a", parents=("t",), mapper=function).holds("latest") == "t"
+
+
+def test_what_has_a_time_does_not_follow_from_rows() -> None:
+    function = Function.of(lambda value: value, arguments=1)
+    kept = graph.StoreSpec(history_retention=1)
+    assert not graph.Filter(name="a", parents=("t",), shape="table", predicate=function, store=kept).from_rows
+    assert not graph.Filter(name="a", parents=("s",), predicate=function).from_rows
+    assert not graph.Aggregate(
+        name="a", parents=("g",), shape="table", operator="reduce", group_key=serdes.string()
+    ).from_rows

@@ -54,7 +54,9 @@ class Draft:
         """
         parents: tuple[str, ...] = attributes.get("parents", ())
         parent = parents[0] if parents else None
-        node = kind(name=given or self.paths.name(parent, path), location=user_location(), **attributes)
+        own = self.paths.name(parent, path)
+        name, is_named = given or own, given not in (None, own)
+        node = kind(name=name, is_named=is_named, location=user_location(), **attributes)
         if isinstance(node, Source):
             check_new_source(self.nodes.values(), node)
         self.check_name(node.name)

@@ -67,6 +67,18 @@ class Aggregates:
         return any(term.kind in OF_ROWS for term in self.terms)
 
     @property
+    def words(self) -> dict[str, str]:
+        """The results in words, by name: ``sum(amount)``; what is done with a term is left out."""
+        texts = [str(function.expression) for function in self.fields]
+        terms = [
+            term.kind if term.field is None else f"{term.kind}({texts[term.field]})" for term in self.terms
+        ]
+        return {
+            name: " and ".join(terms[int(number)] for number in result.meta.root_names())
+            for name, result in self.columns
+        }
+
+    @property
     def in_order(self) -> bool:
         """Whether a result depends on the order of the records."""
         return any(term.kind in IN_ORDER for term in self.terms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +20,11 @@ class Join(Node):
 
     kind: ForeignKeyKind
     joiner: Function
+    result_settings: ClassVar[frozenset[str]] = frozenset({"kind", "joiner", "headers"})
+
+    @property
+    def from_rows(self) -> bool:
+        return self.shape != "stream" and not self.depends_on_time
 
     @property
     def needs_any_parent(self) -> bool:
@@ -39,6 +44,11 @@ class PairJoin(Join):
     """Joins two parents, (left, right). ``headers``: whose headers a result has; None: those of what triggers it."""
 
     headers: Headers | None = None
+
+    @property
+    def rows_with_headers(self) -> tuple[str, ...]:
+        sides = {"left": self.parents[:1], "right": self.parents[1:], "both": self.parents}
+        return () if self.headers is None else sides[self.headers]
 
     def needs_headers(self, is_asked: bool) -> tuple[str, ...]:
         return self.parents[1:] if self.headers in ("right", "both") else ()
@@ -83,6 +93,12 @@ class ForeignKeyJoin(PairJoin):
     @property
     def references(self) -> tuple[tuple[int, Function], ...]:
         return ((1, self.foreign_key),)
+
+    def fills(self, part: str) -> tuple[str, ...]:
+        return self.parents[:1]
+
+    def holds(self, part: str) -> str | None:
+        return self.parents[0] if part == "subscriptions" else None
 
     @property
     def keys_of_either(self) -> bool:
@@ -190,6 +206,7 @@ class StreamStreamJoin(PairJoin):
     other_store: StoreSpec
     grace: int = 0
     eager: bool = False
+    result_settings: ClassVar[frozenset[str]] = frozenset({"joiner", "headers"})
 
     @property
     def side_stores(self) -> tuple[StoreSpec, ...]:
@@ -225,6 +242,10 @@ class ManyJoin(Join):
     foreign_keys: tuple[Function, ...]
 
     @property
+    def part_names(self) -> Mapping[str, tuple[str, ...]]:
+        return {"foreign_keys": self.names}
+
+    @property
     def public_name(self) -> str:
         return "join_many" if self.kind == "inner" else f"{self.kind}_join_many"
 
@@ -238,6 +259,12 @@ class ManyJoin(Join):
 
     def keeps(self, side: int) -> bool:
         return side > 0
+
+    def fills(self, part: str) -> tuple[str, ...]:
+        return self.parents if part == "partners" else self.parents[:1]
+
+    def holds(self, part: str) -> str | None:
+        return self.parents[0] if part == "rows" else None
 
     @property
     def side_labels(self) -> tuple[str, ...]:

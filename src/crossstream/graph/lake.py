@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from crossstream.storage.noted import NOT_NOTED
+
 SHARES = 8
 """The partitions of the topic that a lake table is. They are always read up to the same commit."""
 
@@ -37,8 +39,8 @@ class LakeTable:
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    described: int = -1
-    version: int | None = None
+    described: int = field(default=-1, metadata=NOT_NOTED)
+    version: int | None = field(default=None, metadata=NOT_NOTED)
     appends: bool = False
     timestamp: str | None = None
     skip_changes: bool = False

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
 from crossstream.graph import nodes as graph
-from crossstream.topics import is_internal
+from crossstream.topics import is_elsewhere, is_internal
 
 
 def unique(name: str, taken: Container[str]) -> str:
@@ -28,8 +28,10 @@ def unique(name: str, taken: Container[str]) -> str:
 
 
 def matches(pattern: re.Pattern[str] | None, topic: str) -> bool:
-    """Whether a source with this pattern reads the topic; internal topics never match."""
-    return pattern is not None and not is_internal(topic) and pattern.fullmatch(topic) is not None
+    """Whether a source with this pattern reads the topic; internal topics and tables never match."""
+    if pattern is None or is_internal(topic) or is_elsewhere(topic):
+        return False
+    return pattern.fullmatch(topic) is not None
 
 
 def inner(name: str, part: str) -> str:

@@ -16,6 +16,7 @@ from crossstream.columns.functions import Function
 from crossstream.errors import Location
 from crossstream.graph.history import History
 from crossstream.graph.lake import LakeTable
+from crossstream.graph.lasting import Lasting
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.debezium.settings import Debezium
 
@@ -44,11 +45,12 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Lasting):
     """What every node has. ``key``, ``value``: the serdes of its output, None where unknown.
 
     ``key_type``, ``value_type``: where unknown, serdes of the type that an expression gives or a callable is annotated
-    with. They stay inside the engine. ``store``: where rows are kept, if `Materialized` was given.
+    with. They stay inside the engine. ``store``: where rows are kept, if `Materialized` was given. ``is_named``: the
+    name is the user's own, not a path.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Node:
     value_type: EngineSerde | None = None
     location: Location | None = None
     store: StoreSpec | None = None
+    is_named: bool = False
 
     # -- what comes in
 
@@ -85,6 +88,8 @@ class Node:
     """Whether it joins a stream with a stream or a table."""
     by_foreign_key: ClassVar[bool] = False
     """Whether it joins by keys that rows of its first parent have, and remembers them."""
+    only_acts: ClassVar[bool] = False
+    """Whether it calls an action of the user for each record, and forwards it as it came."""
     runs_processor: ClassVar[bool] = False
     """Whether a processor of the user decides what comes out.
 

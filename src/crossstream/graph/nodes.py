@@ -66,10 +66,16 @@ class Source(Node):
     timestamp_extractor: Callable[..., Any] | None = None
     offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
     loads_first: bool = False
+    settings_aside: ClassVar[frozenset[str]] = frozenset({"offset_reset", "loads_first"})
 
     @property
     def public_name(self) -> str:
         return self.shape
+
+    @property
+    def is_of_bytes(self) -> bool:
+        read_otherwise = (self.unwrap, self.lake, self.past, self.timestamp_extractor)
+        return all(one is None for one in read_otherwise)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -127,6 +133,10 @@ class Filter(RowWise):
         return self.shape == "table"
 
     @property
+    def from_rows(self) -> bool:
+        return self.shape == "table" and not self.depends_on_time
+
+    @property
     def public_name(self) -> str:
         return "filter_not" if self.negate else "filter"
 
@@ -145,6 +155,10 @@ class MapValues(RowWise):
 
     def needs_old(self, is_asked: bool) -> bool:
         return is_asked
+
+    @property
+    def from_rows(self) -> bool:
+        return self.shape == "table" and not self.depends_on_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +219,7 @@ class Peek(RowWise):
 
     keeps_place: ClassVar[bool] = True
     forwards_values: ClassVar[bool] = True
+    only_acts: ClassVar[bool] = True
     action: Function
     terminal: bool = False
 
@@ -306,6 +321,7 @@ class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
 
     forwards_values: ClassVar[bool] = True
+    settings_aside: ClassVar[frozenset[str]] = frozenset({"partitioner"})
     topic: str | None = None
     topic_of: Callable[..., str] | None = None
     partitioner: Callable[..., Any] | None = None
@@ -313,6 +329,14 @@ class Sink(Node):
     @property
     def public_name(self) -> str:
         return "to"
+
+    @property
+    def writes_rows(self) -> bool:
+        return self.topic_of is None
+
+    @property
+    def writes_bytes(self) -> bool:
+        return self.topic_of is None and self.partitioner is None
 
     @property
     def described(self) -> dict[str, Any]:
@@ -326,9 +350,14 @@ class FrameSink(Node):
     ``with_mark``: it takes a `BatchMark` after them. ``parallel``: the records do not pass through the driver.
     """
 
+    settings_aside: ClassVar[frozenset[str]] = frozenset({"function", "with_mark", "parallel"})
     function: Callable[..., Any] | None = None
     with_mark: bool = False
     parallel: bool = False
+
+    @property
+    def writes_rows(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +371,7 @@ class TableSink(Node):
     """
 
     parallel: ClassVar[bool] = False
+    settings_aside: ClassVar[frozenset[str]] = frozenset({"merges_schema", "partition_by"})
     form: Format
     table: str
     upserts: bool
@@ -350,3 +380,7 @@ class TableSink(Node):
     merges_schema: bool = False
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def writes_rows(self) -> bool:
+        return self.upserts

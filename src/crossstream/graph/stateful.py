@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +24,14 @@ class GroupTable(Node):
     takes_every_record: ClassVar[bool] = True
     mapper: Function
     selects: bool = False
+    result_settings: ClassVar[frozenset[str]] = frozenset({"mapper", "selects"})
+
+    @property
+    def from_rows(self) -> bool:
+        return True
+
+    def holds(self, part: str) -> str | None:
+        return self.parents[0] if part == "latest" else None
 
     @property
     def over_values(self) -> tuple[Function, ...]:
@@ -75,6 +83,15 @@ class Aggregate(Node):
     @property
     def depends_on_time(self) -> bool:
         return self.windows is not None
+
+    @property
+    def from_rows(self) -> bool:
+        any_order = self.operator == "count" or (self.columns is not None and not self.columns.in_order)
+        return any_order and self.windows is None and self.history is None
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        return {} if self.columns is None else self.columns.words
 
     @property
     def takes_nulls(self) -> bool:

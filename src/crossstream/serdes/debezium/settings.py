@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Literal, get_origin
 
@@ -50,7 +50,7 @@ class Debezium:
     binary: Binary = "base64"
     truncate: Literal["refuse", "ignore", "delete"] = "refuse"
     tombstones: Literal["ignore", "delete"] = "delete"
-    registry: RegistrySettings | None = None
+    registry: RegistrySettings | None = field(default=None, metadata={"noted": False})
     snapshots: Literal["full", "partial"] = "partial"
     transactions: str | None = None
     reads_snapshot: bool = False
