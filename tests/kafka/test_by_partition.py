@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.kafka import KafkaConnection, producer
-from crossstream.kafka.producer import BY_KEY, KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.partitioning import murmur2_partitions
+from crossstream.runtime.staged_records import BY_KEY
 from tests.kafka.fixtures import records
 
 COUNT = 5

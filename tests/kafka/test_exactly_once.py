@@ -27,9 +27,10 @@ from crossstream.kafka import producer as producers
 from crossstream.kafka.client import open_producer
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.kafka.transactions import TransactionPublisher
 from crossstream.lakehouse.delta import DeltaSink
 from crossstream.once import BatchMark
+from crossstream.runtime.staged_records import StagingWriter
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process

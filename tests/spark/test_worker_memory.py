@@ -15,8 +15,8 @@ from crossstream.catalog.planners import plan_topology
 from crossstream.planning.layouts import KEY_VALUE
 from crossstream.planning.plan import StoreDef
 from crossstream.runtime.worker import Job
-from crossstream.spark import resident as memory
 from crossstream.spark.worker import opened
+from crossstream.storage import resident as memory
 from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, StoreUpdate, Version

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
-from crossstream.kafka.transactions import StagingWriter, TransactionPublisher
+from crossstream.kafka.transactions import TransactionPublisher
 from crossstream.runtime.delivery import Place, TaskId, TaskWriter
+from crossstream.runtime.staged_records import StagingWriter, staging_name
 from crossstream.storage.commit_log import STAGED
 from crossstream.storage.log_entries import BatchEntry, Publication, StagedFrame
 from crossstream.storage.manifest import checked_staged
@@ -35,8 +36,8 @@ class Transaction:
     def connect(self) -> None: ...
 
     def writer(self, task: TaskId) -> TaskWriter:
-        name = f"{task.batch:012d}-{task.round}-{task.sender}"
-        return _Staging(StagingWriter(self.place.root.storage(STAGED), name), self._known_topics)
+        writer = StagingWriter(self.place.root.storage(STAGED), staging_name(task))
+        return _Staging(writer, self._known_topics)
 
     def settle(self) -> None: ...
 

@@ -36,6 +36,7 @@ from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.partitioning import Partitions, default_partitions
 from crossstream.records import decode_headers
+from crossstream.runtime.staged_records import BY_KEY
 from crossstream.topics import check_name
 
 CHUNK = 16_384
@@ -48,8 +49,6 @@ IDLE_SECONDS = 1.0
 HELD_BYTES = 32 << 20
 """What is kept of written records until they are flushed. If there are more, no other producer can get them."""
 SETTING = "max.message.bytes"
-BY_KEY = -1
-"""The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
 
 Rows = tuple["Sequence[bytes | None]", "Sequence[bytes | None]", Sequence[int], Sequence[int]]
 Headers = list[tuple[str, "str | bytes | None"]]

@@ -1,6 +1,6 @@
 """Results into Kafka exactly once: each batch is one transaction, and leaves a mark with its number (decision 0036).
 
-1. Tasks keep what they write in files of the state (`StagingWriter`).
+1. Tasks keep what they write in files of the state (`runtime/staged_records.py`).
 2. When the batch has run, the driver writes the files to Kafka in one transaction (`TransactionPublisher`). An offset
    of the group ``<application_id>.published``, in the same transaction, has the number of the batch in its metadata.
 3. While brokers store that, the driver notes in the batch log what it publishes, with the commit of the batch.
@@ -35,15 +35,12 @@ from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, logger, open_committer
-from crossstream.kafka.producer import BY_KEY, KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.once import BatchMark, mark_as_text, mark_of_text
-from crossstream.storage.files import BufferList, Storage
+from crossstream.runtime.staged_records import PARTITION
 from crossstream.storage.log_entries import StagedFrame
-from crossstream.storage.manifest import staged_name
 
-FILE_BYTES = 16 << 20
-"""Records that a task keeps in memory before it writes them to a file."""
 LONGEST_TRANSACTION_MS = 900_000
 """The longest that brokers allow by default (``transaction.max.timeout.ms``)."""
 SHORTEST_TRANSACTION_MS = 60_000
@@ -62,47 +59,6 @@ GONE = frozenset(
 """Errors of a producer that cannot continue: another one has its name, perhaps of an earlier run that continues."""
 LATE_SECONDS = 1.0
 """How late a call may return after its timeout."""
-
-PARTITION = "partition"
-"""The column of staged records that says where each goes; `BY_KEY` leaves that to the producer."""
-
-
-class StagingWriter:
-    """Keeps the records of one task in files; a `crossstream.topics.RecordWriter`. ``task`` names them."""
-
-    def __init__(self, storage: Storage, task: str) -> None:
-        self._storage = storage
-        self._task = task
-        self._held: dict[str, list[pa.RecordBatch]] = {}
-        self._bytes = 0
-        self.staged: list[StagedFrame] = []
-
-    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        rows = records.num_rows
-        chosen = pa.array([BY_KEY] * rows if partitions is None else partitions, pa.int32())
-        columns = [records.column(name) for name in ("key", "value", "timestamp", "headers")]
-        staged = pa.RecordBatch.from_arrays(
-            [*columns, chosen], names=["key", "value", "timestamp", "headers", PARTITION]
-        )
-        self._held.setdefault(topic, []).append(staged)
-        self._bytes += staged.nbytes
-        if self._bytes > FILE_BYTES:
-            self.flush()
-
-    def must_exist(self, topic: str) -> None:
-        """The transaction fails where it does not."""
-
-    def flush(self) -> None:
-        for topic, batches in self._held.items():
-            out = BufferList()
-            with pa.ipc.new_stream(out, batches[0].schema) as stream:
-                for batch in batches:
-                    stream.write_batch(batch)
-            name = staged_name(self._task, out)
-            self._storage.write(name, out)
-            rows = sum(batch.num_rows for batch in batches)
-            self.staged.append((name, topic, BY_KEY, rows, b""))
-        self._held, self._bytes = {}, 0
 
 
 class _Writer(KafkaWriter):

@@ -37,7 +37,7 @@ from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import NO_HORIZON, Part, Segment, unexpired
 from crossstream.storage.files import file_names, in_threads, partition_folder
-from crossstream.storage.log_entries import Application, Commit
+from crossstream.storage.log_entries import SENT, Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.root import StateRoot, state_partition
 from crossstream.storage.sorted_run import Run, sort_rows
@@ -84,8 +84,9 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     _check_finished(log, before)
     batch = before.id + 1 if before.id >= 0 else before.id
     is_same = partitions == before.partitions
-    stays = {store: one for store, one in before.versions.items() if is_same and store not in placements}
-    held = {store: _open(log.root, before, store) for store in before.versions if store not in stays}
+    there = {store: one for store, one in before.versions.items() if not store.startswith(SENT)}
+    stays = {store: one for store, one in there.items() if is_same and store not in placements}
+    held = {store: _open(log.root, before, store) for store in there if store not in stays}
     _check_where_they_belong(log, application, before, held)
     ways = {**dict.fromkeys(application.by_key2, by_second_key(partitions)), **placements}
     made = {

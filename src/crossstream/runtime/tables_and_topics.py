@@ -67,6 +67,8 @@ class Tables(Protocol):
 def with_tables(connection: DeliveringConnection | None, *kinds: Tables) -> DeliveringConnection | None:
     """The connection to topics, if there is one, and to the tables, if there are any."""
     there = tuple(kind for kind in kinds if kind.names)
+    if there and isinstance(connection, TablesAndTopics):
+        return TablesAndTopics((*connection.kinds, *there), connection.topics)
     return TablesAndTopics(there, connection) if there else connection
 
 

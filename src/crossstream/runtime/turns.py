@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec.structs import replace
+
 from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Outgoing, Sent
 from crossstream.task.batch import Batch, Report, unpack_report
@@ -59,3 +61,24 @@ def collected(blocks: Iterable[Block]) -> tuple[Report, Sent]:
             length = 4 + int.from_bytes(blob[:4], "big")
             frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
     return report, frames
+
+
+RunStage = Callable[[bool, Batch], tuple[Report, Sent]]
+"""Runs the rounds of the plan of the global tables, or of everything else."""
+
+
+def run_stages(plan: Plan, batch: Batch, run: RunStage, *, has_rows: bool = False) -> tuple[Report, Sent]:
+    """All rounds of a batch that several tasks share.
+
+    Where a global table changes, its rounds come first; the others follow if there is anything for them to do.
+    """
+    before = plan.global_stage
+    if before is None or not batch.read_by(before.sources):
+        return run(False, batch)
+    has_more = has_rows or follows(plan, batch)
+    changed, _ = run(True, replace(batch, recorded=has_more))
+    if not has_more:
+        return changed, {}
+    report, sent = run(False, replace(batch, histories=changed.histories))
+    report.add(changed)
+    return report, sent

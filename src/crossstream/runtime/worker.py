@@ -54,14 +54,15 @@ class Job:
 class WorkerState:
     """What a process keeps for one application run. ``pause`` is called between two pieces of work.
 
-    What has been read of state, and of blocks on their way, need not stay in memory then.
+    What has been read of state, and of blocks on their way, need not stay in memory then. ``reader``: of the topics;
+    None: the connection makes one when it is needed.
     """
 
     job: Job
     stores: FolderStores
     delivery: Delivery
     pause: Callable[[], None] = nothing
-    _reader: RangeReader | None = None
+    reader: RangeReader | None = None
     _global_stores: FolderStores | None = None
     _global_tables: GlobalTables | None = None
 
@@ -74,7 +75,7 @@ class WorkerState:
     def global_tables(self, batch: Batch) -> GlobalTables:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
         if self._global_stores is None:
-            self._global_stores = FolderStores(self.stores.root)
+            self._global_stores = self.stores.beside()
         if self._global_tables is None or self._global_tables.batch != batch:
             self._global_tables = GlobalTables(self.job.plan, batch, self._global_stores)
         return self._global_tables
@@ -96,14 +97,14 @@ class WorkerState:
             self.delivery.connect()
 
     def input(self) -> Input:
-        if self._reader is None:
+        if self.reader is None:
             assert self.job.connection is not None
-            self._reader = self.job.connection.reader()
-        return TopicInput(self._reader)
+            self.reader = self.job.connection.reader()
+        return TopicInput(self.reader)
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
+        if self.reader is not None:
+            self.reader.close()
         self.delivery.close()
 
 

@@ -16,14 +16,14 @@ from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from crossstream.api.topology import Topology
-from crossstream.application.rounds import RowFeed, run_stages
+from crossstream.application.rounds import RowFeed
 from crossstream.config import StreamsConfig
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.once import BatchMark
 from crossstream.runtime.round import Outgoing, Sent
-from crossstream.runtime.turns import collected
+from crossstream.runtime.turns import collected, run_stages
 from crossstream.runtime.worker import Job, WorkerState, all_rounds, later_round, read_round, share_count
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.batch_frames import StagedFrames, deliver

@@ -21,8 +21,8 @@ from crossstream.runtime.round import Outgoing
 from crossstream.runtime.worker import Job, WorkerState, task_of
 from crossstream.spark.changes import BEFORE_ALL, Netting
 from crossstream.spark.frames import FrameInput, frame_spans
-from crossstream.spark.resident import give_back
 from crossstream.spark.shuffle_spill import BLOCKS
+from crossstream.storage.resident import give_back
 from crossstream.task.batch import Batch
 
 BATCH_PROPERTY = "crossstream.batch"

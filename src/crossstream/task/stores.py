@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.graph.nodes import GlobalJoin
@@ -22,7 +23,9 @@ from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.commit_log import STAGED
 from crossstream.storage.compaction import Segment
 from crossstream.storage.files import Storage, Written, partition_folder
+from crossstream.storage.log_entries import SENT
 from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, staged_name, write_run
+from crossstream.storage.overlay import Overlay
 from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
@@ -55,7 +58,7 @@ def measure(
     sizes: dict[str, tuple[int, int]] = {}
     due: dict[str, int] = {}
     for store, names in versions.items():
-        for partition, name in names.items():
+        for partition, name in names.items() if not store.startswith(SENT) else ():
             manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
             sizes[f"{store}/{partition}"] = manifest.rows, manifest.size
             if store in timers:
@@ -110,17 +113,29 @@ class MemoryStores:
 
 
 class FolderStores:
-    """Versions in the state folder. The last one of each partition stays open. Several threads may `open` them."""
+    """Versions in the state folder. The last one of each partition stays open. Several threads may `open` them.
 
-    __slots__ = ("files", "held", "root")
+    ``over``: where what is written stays, by folder and name, over a state folder that is only read; None: it is
+    written to the folder.
+    """
 
-    def __init__(self, root: Place) -> None:
+    __slots__ = ("files", "held", "over", "root")
+
+    def __init__(self, root: Place, over: dict[str, dict[str, pa.Buffer]] | None = None) -> None:
         self.root = root_of(root)
+        self.over = over
         self.held: dict[tuple[str, int], Version] = {}
         self.files: dict[tuple[str, int], dict[str, Run]] = {}
 
-    def _storage(self, store: StoreDef, partition: int) -> Storage:
-        return self.root.storage(partition_folder(store.name, partition))
+    def beside(self) -> FolderStores:
+        """Others of the same folder, which keep versions of their own open."""
+        return FolderStores(self.root, self.over)
+
+    def storage(self, store: StoreDef, partition: int) -> Storage:
+        """The files of a state partition."""
+        folder = partition_folder(store.name, partition)
+        storage = self.root.storage(folder)
+        return storage if self.over is None else Overlay(storage, self.over.setdefault(folder, {}))
 
     def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
         if name is None:
@@ -129,8 +144,8 @@ class FolderStores:
         if held is not None and held.name == name:
             return held
         files = self.files.setdefault((store.name, partition), {})
-        with state_partition(self.root, store.name, partition) as storage:
-            version = load_version(storage, store.layout, name, files)
+        with state_partition(self.root, store.name, partition):
+            version = load_version(self.storage(store, partition), store.layout, name, files)
         self._hold(store, partition, version)
         return version
 
@@ -149,29 +164,31 @@ class FolderStores:
                 del self.held[store, partition], self.files[store, partition]
 
     def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
-        return saver(self._storage(store, partition), unique_name(batch))
+        return saver(self.storage(store, partition), unique_name(batch))
 
     def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Writes a run that belongs to no version."""
-        return write_run(self._storage(store, partition), f"{unique_name(batch)}.history", run)
+        return write_run(self.storage(store, partition), f"{unique_name(batch)}.history", run)
 
     def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was written by `record`; `StateError` if it is not what was written."""
-        with state_partition(self.root, store.name, partition) as storage:
-            return read_run(storage, ref)
+        with state_partition(self.root, store.name, partition):
+            return read_run(self.storage(store, partition), ref)
 
     def stage(self, prefix: str, data: Written) -> str | None:
         """Writes a file that other processes read until the batch is committed; returns its name.
 
-        It is there when this returns, and no copy of it stays on this machine.
+        It is there when this returns, and no copy of it stays on this machine. Over a folder that is only read: None.
         """
+        if self.over is not None:
+            return None
         name = staged_name(prefix, data)
         root_of(self.root, cached=False).storage(STAGED).write(name, data)
         return name
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         name = f"{unique_name(version.batch)}.manifest"
-        saved = store_version(version, self._storage(store, partition), name)
+        saved = store_version(version, self.storage(store, partition), name)
         self._hold(store, partition, saved)
         return saved
 

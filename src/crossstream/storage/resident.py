@@ -20,12 +20,12 @@ _PAGE = mmap.PAGESIZE
 _DONTNEED = 4  # MADV_DONTNEED
 
 
-def give_back(folders: Sequence[str]) -> None:
-    """If this process holds more than `RESIDENT` bytes, gives back the pages of mapped files.
+def give_back(folders: Sequence[str], most: int | None = None) -> None:
+    """If this process holds more than ``most`` bytes (`RESIDENT`), gives back the pages of mapped files.
 
     Of files with one of ``folders`` in their path. Does nothing where the system has no /proc.
     """
-    if resident() > RESIDENT and (advise := _madvise()) is not None:
+    if resident() > (most or RESIDENT) and (advise := _madvise()) is not None:
         for start, size in mapped(folders):
             advise(start, size, _DONTNEED)
 
