@@ -16,13 +16,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.flat import DELETED, NoSuchColumn, layout_of
-from crossstream.databases.catalog import named, table_of
+from crossstream.columns.unflat import values_in
+from crossstream.databases.catalog import named, quoted, table_of
 from crossstream.databases.connection import Session
 from crossstream.databases.copying import csv_of
+from crossstream.databases.parsing import Unread, parsed, text_of
+from crossstream.databases.reading import SETTINGS, copied, read_columns
 from crossstream.databases.types import holds, sql_type
 from crossstream.operators.sink.in_postgres import Unfit, check_in_postgres
 from tests.databases.tables import Tables
@@ -104,6 +108,7 @@ def session(server: Any) -> Iterator[Session]:
     made = Session(server.dsn())
     made.reopened()
     made.run("SET timezone = 'UTC'")
+    made.run(SETTINGS.replace("true", "false"))
     yield made
     made.close()
 
@@ -132,6 +137,16 @@ def test_what_is_written_is_read_back(session: Session, rows: list[dict[str, Any
     for statement in table_of("t", written.schema, ("id",)):
         session.run(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
     session.put("COPY pg_temp.t FROM STDIN (FORMAT csv)", csv_of(written))
+    texts = ", ".join(text_of(quoted(one.name), one.type) for one in written.schema)
+    back = read_columns(
+        b"".join(copied(session, f"SELECT {texts} FROM pg_temp.t ORDER BY id")), written.schema
+    )
+    values = values_in(back, pl.Struct(SCHEMA)).struct.unnest()
+    given = pl.DataFrame([{"id": n, **row} for n, row in enumerate(rows)], SCHEMA)
+    assert_frame_equal(values, given, check_exact=True)
+    assert repr(values["f64"].to_list() + values["f32"].to_list()) == repr(  # 0.0 is not -0.0 here
+        given["f64"].to_list() + given["f32"].to_list()
+    )
     found = session.connection.execute(b"SELECT * FROM pg_temp.t ORDER BY id").fetchall()
     names = written.column_names
     for read, row in zip(found, written.to_pylist(), strict=True):
@@ -203,6 +218,24 @@ HOLDS = [
 @pytest.mark.parametrize(("there", "wanted", "expected"), HOLDS)
 def test_columns_that_hold_a_type(there: str, wanted: str, expected: bool) -> None:
     assert holds(there, wanted) is expected
+
+
+NOT_WRITTEN = [
+    ("1 day", pa.duration("us")),
+    ("infinity", pa.date32()),
+    ("0044-03-15 00:00:00 BC", pa.timestamp("us")),
+    ("NaN", pa.decimal128(9, 2)),
+    ("0.001", pa.decimal128(9, 2)),
+    ("40000", pa.int16()),
+    ('[["a"], ["b"]]', pa.list_(pa.string())),
+    ('{"a": "text"}', pa.struct([("a", pa.int64())])),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), NOT_WRITTEN)
+def test_values_that_others_have_written_are_named(text: str, kind: pa.DataType) -> None:
+    with pytest.raises(Unread, match="the column 'x' has a value that is not"):
+        parsed(pa.array([None, text]), kind, "x")
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
