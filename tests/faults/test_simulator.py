@@ -16,6 +16,8 @@ from tests.faults import simulator
 
 CASES = 120
 NIGHTLY = 10_000
+FOUND = (738_958_790,)
+"""Lives that failed once: killed while `application.json` was written for the first time."""
 
 
 def live(seeds: Iterable[int], folder: Path) -> None:
@@ -28,6 +30,10 @@ def live(seeds: Iterable[int], folder: Path) -> None:
 def test_lives(tmp_path: Path, part: int) -> None:
     seeds = [int(os.environ["SEED"])] if "SEED" in os.environ else range(part, CASES, 4)
     live(seeds, tmp_path)
+
+
+def test_lives_that_failed_once(tmp_path: Path) -> None:
+    live(FOUND, tmp_path)
 
 
 @pytest.mark.nightly

@@ -75,6 +75,17 @@ def test_a_start_removes_what_crashes_left_in_the_log(tmp_path: Path):
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == kept
 
 
+def test_a_start_removes_what_a_crash_left_of_the_first_file(tmp_path: Path):
+    """Files of the user in the same folder stay, whatever their names end with."""
+    log = BatchLog(tmp_path)
+    left = ("application.json.5f1e2d3c.tmp", "application.json.77.tmp", "evolving/application.json.78.tmp")
+    for name in ("notes.tmp", "application.json.tmp.old", *left):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"half")
+    Vacuum(tmp_path, log, 3).sweep(0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["application.json.tmp.old", "notes.tmp"]
+
+
 TEXT = serdes.string()
 RETAIN = 3
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from crossstream.runtime.scheduler import SourcePlanner
-from crossstream.storage.log_entries import BatchEntry, Commit
+from crossstream.storage.log_entries import SENT, BatchEntry, Commit
 from crossstream.task.batch import Report
 from crossstream.task.counts import keep_largest
 
 
 def commit_after(last: Commit, entry: BatchEntry, report: Report, sources: SourcePlanner) -> Commit:
     """What is known after a batch, which follows on the last commit."""
-    versions = {store: dict(names) for store, names in last.versions.items()}
+    versions = {store: dict(names) for store, names in last.versions.items() if not store.startswith(SENT)}
     for store, names in report.manifests.items():
         versions.setdefault(store, {}).update(names)
     newest = dict(last.frame_versions)

@@ -50,12 +50,21 @@ REFRESH_SECONDS = 5.0
 
 
 class TopicInputs:
-    """The topics of an application, through a connection of its thread; `planner` says what a batch reads of them."""
+    """The topics of an application, through a connection of its thread; `planner` says what a batch reads of them.
+
+    ``is_beside``: the connection is not that of the settings, and the application is in no consumer group.
+    """
 
     planner: SourcePlanner
 
     def __init__(
-        self, plan: Plan, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
+        self,
+        plan: Plan,
+        config: StreamsConfig,
+        connection: TopicConnection | None,
+        log: BatchLog,
+        *,
+        is_beside: bool = False,
     ) -> None:
         self._topology = plan.topology
         self._config = config
@@ -66,7 +75,8 @@ class TopicInputs:
         self._times = None
         if self.topics is not None and self._reader is not None:
             self._times = ExtractedTimes.of(plan, self.topics, TopicInput(self._reader))
-        self._instance = instance_of(config, self.topics, log.root)
+        self._is_beside = is_beside
+        self._instance = None if is_beside else instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
 
     def check(self, found: Found) -> None:
@@ -75,7 +85,7 @@ class TopicInputs:
         Raises `ConfigError` CS-203 if it is not set where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
-        if self._config.servers is None and self._config.topics_path is None:
+        if self._config.servers is None and self._config.topics_path is None and not self._is_beside:
             self._check_connected()
         if self.topics is None:
             return
@@ -97,6 +107,7 @@ class TopicInputs:
         first = first_patience(self._config) if found.application is None else None
         if (
             first is None
+            or self._is_beside
             or (connection := self._connected(replace(self._config, broker_patience=first))) is None
         ):
             return topics.topics()
@@ -231,15 +242,7 @@ class TopicInputs:
 
     def written_ends(self) -> dict[str, list[int]]:
         """Where the topics that sinks and dead letters may go to end, by partition."""
-        if self.topics is None:
-            return {}
-        known = {topic: count for topic, count in self.topics.topics().items() if not is_elsewhere(topic)}
-        wanted = all_partitions(_written(self._topology, self._config, known), known)
-        ends = self.topics.end_offsets(wanted)
-        found: dict[str, list[int]] = {}
-        for tp in wanted:
-            found.setdefault(tp.topic, []).append(ends[tp])
-        return found
+        return {} if self.topics is None else ends_of_written(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
         """Commits how far the application is.
@@ -365,6 +368,17 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
         log = log.of_topics
     place = str(state) if state.is_remote else f"{state} on {socket.gethostname()}"
     return Instance(cast("KafkaLog", log), config.application_id, place, config.on_lost_state == "restart")
+
+
+def ends_of_written(topology: Graph, config: StreamsConfig, log: TopicLog) -> dict[str, list[int]]:
+    """Where the topics that sinks and dead letters may go to end, by partition."""
+    known = {topic: count for topic, count in log.topics().items() if not is_elsewhere(topic)}
+    wanted = all_partitions(_written(topology, config, known), known)
+    ends = log.end_offsets(wanted)
+    found: dict[str, list[int]] = {}
+    for tp in wanted:
+        found.setdefault(tp.topic, []).append(ends[tp])
+    return found
 
 
 def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -> list[str]:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from crossstream.application.rounds import NoRows, RowFeed, run_stages
+from crossstream.application.rounds import NoRows, RowFeed
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, plain_place, type_and_text
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.machine import cores
 from crossstream.once import BatchMark
+from crossstream.runtime.one_by_one import first_round, in_inboxes, next_round, taken
 from crossstream.runtime.round import Outgoing, Sent
-from crossstream.runtime.turns import collected
-from crossstream.runtime.worker import (
-    InMemory,
-    Job,
-    WorkerState,
-    all_rounds,
-    later_round,
-    read_round,
-    share_count,
-)
+from crossstream.runtime.turns import run_stages
+from crossstream.runtime.worker import InMemory, Job, WorkerState, all_rounds
 from crossstream.storage.log_entries import StagedRows
-from crossstream.storage.root import StateRoot
+from crossstream.storage.resident import give_back
+from crossstream.storage.root import StateRoot, root_of
 from crossstream.task.batch import Batch, Report
 from crossstream.task.shuffle_codec import Block
+
+RESIDENT = 3 << 28
+"""Bytes in memory above which pages of state are given back: the process is the user's, who has other work in it."""
 
 
 class LocalRounds:
@@ -46,12 +44,13 @@ class LocalRounds:
 
     def open(self) -> None:
         assert self._job is not None
-        self._state = WorkerState.of(self._job)
+        folder = str(root_of(self._job.state_dir).here)
+        self._state = WorkerState.of(self._job, partial(give_back, (folder,), RESIDENT))
 
     def run(self, batch: Batch, rows: None = None) -> tuple[Report, Sent]:
         """A small batch runs all rounds at once."""
         if not batch.shares:
-            return _taken(all_rounds(self.state, batch, InMemory()))
+            return taken(all_rounds(self.state, batch, InMemory()))
         return run_stages(self.state.job.plan, batch, self.run_stage)
 
     @property
@@ -65,25 +64,18 @@ class LocalRounds:
         plan = self.state.job.stage(global_stage)
         sent = self.first_round(global_stage, batch)
         for number in range(1, plan.rounds):
-            sent = self.next_round(global_stage, batch, number, inboxes(sent))
-        return _taken(sent)
+            sent = self.next_round(global_stage, batch, number, in_inboxes(sent))
+        return taken(sent)
 
     def first_round(self, global_stage: bool, batch: Batch) -> list[Outgoing]:
         """What the tasks that read send."""
-        state, plan = self.state, self.state.job.stage(global_stage)
-        shares = share_count(plan, batch)
-        return [sent for share in range(shares) for sent in read_round(state, plan, batch, share, shares)]
+        return first_round(self.state, global_stage, batch)
 
     def next_round(
-        self, global_stage: bool, batch: Batch, number: int, taken: dict[int, list[Block]]
+        self, global_stage: bool, batch: Batch, number: int, inboxes: dict[int, list[Block]]
     ) -> list[Outgoing]:
-        """What the tasks of a later round send; ``taken``: blocks by state partition."""
-        state, plan = self.state, self.state.job.stage(global_stage)
-        return [
-            sent
-            for pid in range(batch.partitions)
-            for sent in later_round(state, plan, batch, number, pid, taken.get(pid, []))
-        ]
+        """What the tasks of a later round send; ``inboxes``: blocks by state partition."""
+        return next_round(self.state, global_stage, batch, number, inboxes)
 
     def deliver(self, sent: Sent, files: Sequence[StagedRows], mark: BatchMark) -> None: ...
 
@@ -110,18 +102,6 @@ class LocalRounds:
     @property
     def ui_address(self) -> str | None:
         return None
-
-
-def inboxes(sent: Iterable[Outgoing]) -> dict[int, list[Block]]:
-    """Blocks by the state partition that they are for."""
-    found: dict[int, list[Block]] = {}
-    for pid, blocks in sent:
-        found.setdefault(pid, []).extend(blocks)
-    return found
-
-
-def _taken(sent: Iterable[Outgoing]) -> tuple[Report, Sent]:
-    return collected([block for _, blocks in sent for block in blocks])
 
 
 def check_local(topology: Graph) -> None:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import structs
-
 from crossstream.api.topology import Topology
+from crossstream.application.changing import finish_last
 from crossstream.application.following import commit_after
 from crossstream.application.inputs import TopicInputs, connection_of
 from crossstream.application.lifecycle import Lifecycle
-from crossstream.application.open_state import claim, find
+from crossstream.application.open_state import claim, find, readable
 from crossstream.application.phases import Phases
 from crossstream.application.publishing import Publishing, staging_of
 from crossstream.application.refreshing import Refreshing
@@ -26,6 +25,7 @@ from crossstream.graph.nodes import FrameSink, FrameSource
 from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
+from crossstream.runtime.delivery import DeliveringConnection
 from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.round import Sent
@@ -49,7 +49,7 @@ class Loop:
     """Batches of one application: each is planned and logged, run, published, and committed.
 
     ``rounds``: the engine that runs them. ``life``: of the application, whose pauses count. ``totals``: of all its
-    loops since its start.
+    loops since its start. ``connection``: where it reads, if not as the settings say; then in no consumer group.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Loop:
         on_progress: Callable[[Progress], None],
         life: Lifecycle | None = None,
         totals: Totals | None = None,
+        connection: DeliveringConnection | None = None,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -69,9 +70,9 @@ class Loop:
         self.topology = topology
         self.progress = Progress()
         self.log = BatchLog(self.state, config.durable)
-        self.connection = connection_of(config, topology, self.state)
+        self.connection = connection or connection_of(config, topology, self.state)
         self._staging = staging_of(self.connection, self.state)
-        self.inputs = TopicInputs(plan, config, self.connection, self.log)
+        self.inputs = TopicInputs(plan, config, self.connection, self.log, is_beside=connection is not None)
         self._publishing = Publishing.of(topology, config, self.connection, self.log, self._staging)
         self._wanted = 1
         self._tasks = 1
@@ -105,7 +106,7 @@ class Loop:
         self._rounds.prepare(self._job(), self.state)
         self.log.lock(self.config.application_id, self.config.state_rights)
         restarts = self.config.on_lost_state == "restart"
-        self._publishing.finish_last(self.config.application_id, restarts=restarts)
+        finish_last(self._publishing, self.topology, self.config)
         there = find(self.log, self.plan, self.config)
         self.inputs.check(there)
         self._tasks = self._rounds.start()
@@ -118,10 +119,7 @@ class Loop:
         self._measure()
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self.sources = self.inputs.find(commit, found.application)
-        if self._repeat is not None:
-            # For the sources of now; where its records are gone a new batch is planned.
-            ranges = self.sources.renamed(self._repeat.ranges)
-            self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
+        self._repeat = readable(self._repeat, self.sources)
         self.refreshing.read_first()
         self.sources.await_first()
         self._publishing.begin(found.application.state_id, commit, restarts=restarts)

@@ -10,9 +10,12 @@ from msgspec import structs
 from crossstream.application.rounds import FRAMES, RowFeed
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
+from crossstream.planning.continuing import continued
+from crossstream.planning.meanings import noted
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
 from crossstream.runtime.rescaling import partitioners
+from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
 from crossstream.storage.root import StateRoot
@@ -65,6 +68,9 @@ def claim(
     had = None if found.application is None else (found.commit or found.application).partitions
     wanted = config.partitions or had or parallelism
     application = wanted_of(plan, config, found.application, had or wanted)
+    if found.application is not None and found.commit is not None:
+        topology = continued(found.application.topology, plan)
+        application = structs.replace(application, topology=topology)
     log.write_application(application)
     commit = found.commit or Commit(-1, application.partitions)
     sources = {node.name for node in plan.topology.each(FrameSource)}
@@ -74,6 +80,12 @@ def claim(
         application = structs.replace(application, frames=order)
         log.write_application(application)
     return Claim(application, commit, repeat, wanted)
+
+
+def readable(repeat: BatchEntry | None, sources: SourcePlanner) -> BatchEntry | None:
+    """A batch that was begun, for the sources of now; None where its records are gone: a new one is planned."""
+    ranges = None if repeat is None else sources.renamed(repeat.ranges)
+    return None if repeat is None or ranges is None else structs.replace(repeat, ranges=ranges)
 
 
 def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
@@ -93,6 +105,7 @@ def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, part
         anywhere=plan.anywhere,
         begin_empty=plan.begin_empty,
         state_id=(found.state_id if found is not None else "") or uuid.uuid4().hex,
+        topology=noted(plan),
     )
 
 

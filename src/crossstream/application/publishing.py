@@ -80,9 +80,10 @@ class Publishing:
         staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
         held = self.delivery.kept(staged)
         self.log.settle(f"{STAGED}/{name}" for name in [*held, *(name for name, _ in self._rows)])
-        # Functions may give other values, and Spark split its rows otherwise, if the batch ran again.
+        # Functions may give other values, and Spark split its rows otherwise, if the batch ran again; the code that
+        # changed the application may be gone.
         publication = Publication(commit, staged, self.mark, self._rows)
-        is_noted = bool(held or self._rows) or entry.epoch >= 0
+        is_noted = bool(held or self._rows) or entry.epoch >= 0 or entry.becomes is not None
         note = partial(self.log.write_publication, entry, publication) if is_noted else nothing
         self._append(entry, publication, note)
         return commit
@@ -96,6 +97,8 @@ class Publishing:
         entry = self.log.take_over(newest)
         publication = None if entry is None else entry.publication
         if entry is None or publication is None:
+            if entry is not None and entry.becomes is not None:
+                self.log.forget(entry.id)  # a change that nothing was seen of
             return
         if publication.staged and not self.delivery.is_staged:
             return
@@ -106,6 +109,8 @@ class Publishing:
             self.tables.written = dict(newest.tables)
         self._append(entry, publication)
         self.log.write_commit(publication.commit)
+        if entry.becomes is not None:
+            self.log.write_application(entry.becomes)
 
     def forget(self, staged: Iterable[StagedFrame], frame_files: Iterable[StagedRows] = ()) -> None:
         """Removes the files of a batch that is committed."""

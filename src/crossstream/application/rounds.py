@@ -13,14 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec.structs import replace
-
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.once import BatchMark
-from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Sent
-from crossstream.runtime.turns import follows
 from crossstream.runtime.worker import Job
 from crossstream.storage.log_entries import BatchEntry, Commit, StagedRows
 from crossstream.storage.root import StateRoot
@@ -159,27 +155,6 @@ def check_none_begun(folder: Path, begun: BatchEntry | None, noted: Sequence[str
         )
         step = "start the application once with the sources it had, to finish the batch; then leave them out"
         raise refuse("CS-750", what, step, folder=str(folder))
-
-
-RunStage = Callable[[bool, Batch], tuple[Report, Sent]]
-"""Runs the rounds of the plan of the global tables, or of everything else."""
-
-
-def run_stages(plan: Plan, batch: Batch, run: RunStage, *, has_rows: bool = False) -> tuple[Report, Sent]:
-    """All rounds of a batch that several tasks share.
-
-    Where a global table changes, its rounds come first; the others follow if there is anything for them to do.
-    """
-    before = plan.global_stage
-    if before is None or not batch.read_by(before.sources):
-        return run(False, batch)
-    has_more = has_rows or follows(plan, batch)
-    changed, _ = run(True, replace(batch, recorded=has_more))
-    if not has_more:
-        return changed, {}
-    report, sent = run(False, replace(batch, histories=changed.histories))
-    report.add(changed)
-    return report, sent
 
 
 def run_again(rounds: Rounds, batch: Batch, rows: Any) -> tuple[Report, Sent]:

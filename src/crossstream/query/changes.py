@@ -55,13 +55,13 @@ def changes_of(
         return None
     old, new = opened.manifest(older), opened.manifest(newer)
     versions = opened.version(older, old), opened.version(newer, new)
-    before, after = _touched(*versions, _only(old, new), _only(new, old))
+    before, after = _touched(*versions, only_in(old, new), only_in(new, old))
     rows_before, rows_after = shown.rows(versions[0], before), shown.rows(versions[1], after)
     found = _compared(rows_before, rows_after, times=times)
     return None if found.is_empty else found
 
 
-def _only(one: Manifest | None, other: Manifest | None) -> dict[str, list[Span]]:
+def only_in(one: Manifest | None, other: Manifest | None) -> dict[str, list[Span]]:
     """By file the rows that only the first of two versions has."""
     theirs = _spans(other)
     found = {file: _without(spans, theirs.get(file, [])) for file, spans in _spans(one).items()}

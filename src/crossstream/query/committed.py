@@ -67,7 +67,7 @@ class CommittedStore:
     def commit(self, batch: int | None) -> Commit:
         """The commit of a batch; None: the newest one. Raises `StateError`: CS-713 not kept, CS-710 another store."""
         log = self.log
-        check_same(log.root, self.store, self.fingerprint)
+        check_same(log.root, self.store, self.fingerprint, batch)
         with kept(log, () if batch is None else (batch,)):
             return commit_of(log, batch)
 

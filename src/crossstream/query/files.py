@@ -70,18 +70,23 @@ def open_store(
       next:  give the state_dir of an application that has run
     """
     root = root_of(state_dir)
-    store, fingerprint = definition_of(root, name, serdes, registry)
     log = BatchLog(root)
-    committed = _Committed(log, store, fingerprint, batch_at(log, as_of))
+    batch = batch_at(log, as_of)
+    store, fingerprint = definition_of(root, name, serdes, registry, batch)
+    committed = _Committed(log, store, fingerprint, batch)
     committed()
     return reader_of(store, committed)
 
 
 def definition_of(
-    root: StateRoot, name: str, serdes: Mapping[str, Serde] | None = None, registry: Any = None
+    root: StateRoot,
+    name: str,
+    serdes: Mapping[str, Serde] | None = None,
+    registry: Any = None,
+    batch: int | None = None,
 ) -> tuple[StoreDef, str]:
-    """How a queryable store is read, and its fingerprint. Raises as `open_store`."""
-    application = application_of(root)
+    """How a queryable store is read, and its fingerprint, after a batch. Raises as `open_store`."""
+    application = application_of(root, batch)
     _check_there(application, name, root)
     asked = None if registry is None else RegistrySettings.of(registry)
     store = _definition(application, name, serdes or {}, asked, root)
@@ -90,19 +95,22 @@ def definition_of(
 
 def open_own(state_dir: Place, plan: Plan, name: str, as_of: int | None = None) -> StoreReader:
     """`open_store` for the application itself, whose serdes are at hand, if the state is of this plan."""
-    application = application_of(state_dir)
+    application = application_of(state_dir, as_of)
     own = store_named(plan, name)
     if own is None or application.stores.get(own.name) != plan.fingerprint()[own.name]:
         return open_store(state_dir, name, as_of)
     return open_store(state_dir, name, as_of, {"key": own.key, "value": own.value})
 
 
-def application_of(state_dir: Place) -> Application:
-    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701, CS-704 if it is damaged."""
-    root = root_of(state_dir)
-    application = BatchLog(root).application()
+def application_of(state_dir: Place, batch: int | None = None) -> Application:
+    """Whose state a folder holds, or held after a batch, for a change may have made it another one.
+
+    Raises `StateError`: CS-713 if there is none, CS-701, CS-704 if it is damaged.
+    """
+    log = BatchLog(state_dir)
+    application = log.application_at(batch) if isinstance(batch, int) else log.application()
     if application is None:
-        raise refuse("CS-713", "there is no state here", folder=str(root))
+        raise refuse("CS-713", "there is no state here", folder=str(log.root))
     return application
 
 
@@ -216,16 +224,16 @@ class _Committed:
         wanted, last = (commit.partitions, names), self._last
         if last is not None and last[0] == wanted:
             return last[1]
-        check_same(self._log.root, self._store, self._fingerprint)
+        check_same(self._log.root, self._store, self._fingerprint, self._as_of)
         versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)]
         self._last = wanted, versions  # at once: other threads may read, too
         return versions
 
 
-def check_same(root: StateRoot, store: StoreDef, fingerprint: str) -> None:
-    """The state may have been removed, and another application have begun in its place."""
+def check_same(root: StateRoot, store: StoreDef, fingerprint: str, batch: int | None = None) -> None:
+    """The state may have been removed, and another application have begun in its place, or changed it."""
     name = store.public or ""
-    application = application_of(root)
+    application = application_of(root, batch)
     _check_there(application, name, root)
     if application.stores.get(store.name) != fingerprint:
         what = f"the store {name!r} is not what it was when it was opened"

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys, partition_bounds, partition_of
 from crossstream.errors import StateError
-from crossstream.planning.layouts import layout_of
+from crossstream.planning.layouts import KEY_VALUE, layout_of
 from crossstream.query.files import application_of
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog, batch_file, commit_file
 from crossstream.storage.files import UNFINISHED, in_threads, partition_folder
-from crossstream.storage.log_entries import Application, Commit
+from crossstream.storage.log_entries import SENT, Application, Commit
 from crossstream.storage.manifest import Manifest, SegmentRef, overlap_of, read_manifest, read_run
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.sorted_run import Run, in_order, newest
@@ -80,14 +80,19 @@ class _Verification:
     application: Application
     found: Verified = field(default_factory=Verified)
     used: set[str] = field(default_factory=set)
+    earlier: dict[int, Application] = field(default_factory=dict)
+    """Whose state it was before batches that changed that."""
 
     def run(self) -> Verified:
         # What is there is listed before the commits are: what a running application adds later is no leftover.
         there = self._files()
         log, found = BatchLog(self.root), self.found
-        commits = list(self._commits(log))
+        ids = set(log.commits())
         for number in log.batches():
-            self._read(batch_file(number), partial(log.batch, number), ())
+            entry = self._read(batch_file(number), partial(log.batch, number), ())
+            if entry is not None and entry.was is not None and number in ids:
+                self.earlier[number] = entry.was
+        commits = list(self._commits(log))
         in_threads(self._check, sorted(self._manifests(commits).items()), os.cpu_count())
         oldest = min(log.commits(), default=0)
         found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
@@ -120,11 +125,22 @@ class _Verification:
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
             if commit is None:
                 continue
-            unknown = sorted(commit.versions.keys() - self.application.stores.keys())
+            unknown = sorted(store for store in commit.versions if self._kind(store, commit) is None)
             if unknown:
                 what = f"it names stores that the application has not: {', '.join(unknown)}"
                 self._report(what, file, [commit])
             yield commit
+
+    def _whose(self, commit: Commit) -> Application:
+        """Whose state it was after a batch."""
+        return next((was for number, was in self.earlier.items() if number > commit.id), self.application)
+
+    def _kind(self, store: str, commit: Commit) -> str | None:
+        """The kind of a store; None if the application of then had none of this name."""
+        if store.startswith(SENT):
+            return KEY_VALUE.kind
+        known = self._whose(commit).stores.get(store)
+        return None if known is None else known.split("/")[0]
 
     def _read(self, file: str, read: Callable[[], T], commits: Iterable[Commit], **place: Any) -> T | None:
         """What a file holds; None, and the problem noted, if it cannot be read."""
@@ -145,8 +161,8 @@ class _Verification:
         """By store and state partition, the manifests that kept commits name, each with these commits."""
         found: dict[tuple[str, int], dict[str, list[Commit]]] = {}
         for commit in commits:
-            for store in commit.versions.keys() & self.application.stores.keys():
-                for partition, name in commit.versions[store].items():
+            for store in commit.versions:
+                for partition, name in commit.versions[store].items() if self._kind(store, commit) else ():
                     found.setdefault((store, partition), {}).setdefault(name, []).append(commit)
         return found
 
@@ -155,11 +171,11 @@ class _Verification:
         (store, partition), manifests = item
         folder, where = partition_folder(store, partition), {"store": store, "partition": partition}
         storage = self.root.storage(folder)
-        kind = self.application.stores[store].split("/")[0]
         segments: dict[str, list[tuple[SegmentRef, list[Commit]]]] = {}
         for name, commits in manifests.items():
             path = f"{folder}/{name}"
             self.used.add(path)
+            kind = self._kind(store, commits[0])
             manifest = self._read(path, partial(read_manifest, storage, name, kind), commits, **where)
             if manifest is None:
                 continue
@@ -176,7 +192,8 @@ class _Verification:
             if run is None:
                 continue
             self.found.rows += run.rows
-            by_key2 = store in self.application.by_key2
+            by_key2 = store in self._whose(leading[0]).by_key2
+            kind = self._kind(store, leading[0]) or ""
             for what in run_faults(run, kind, refs, (partition, leading[0].partitions) if by_key2 else None):
                 self._report(what, path, leading, **where)
 
@@ -189,7 +206,7 @@ class _Verification:
             return
         if manifest.batch > min(commit.id for commit in commits):
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
-        application, bounds = self.application, partition_bounds(partitions)
+        application, bounds = self._whose(commits[0]), partition_bounds(partitions)
         placed = (*application.placed, *application.derived, *application.by_key2, *application.anywhere)
         anywhere = store in placed
         low, high = (0, 1 << 64) if anywhere else (bounds[partition], bounds[partition + 1])

@@ -2,7 +2,8 @@
 
     application.json     whose state this is: application id, partitions, fingerprints of the stores
     batches/N.json       the input ranges of batch N, written before it runs; of one with rows of DataFrames
-                         also its results, written before they are published
+                         also its results, written before they are published; of the change of an
+                         application whose state it is with the commit, and whose it was (decision 0050)
     commits/N.json       after batch N: positions in the topics, and the manifest of every state partition
 
 A batch without a commit is run again with the same ranges from the same state, and gives the same bytes. Rows of
@@ -17,6 +18,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -54,6 +56,8 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
 
 _ENTRY = re.compile(r"[0-9]{12}\.json")
 """Names of entries; other files are not of the log."""
+_NOTED = re.compile(rf"application\.json\.\w+{re.escape(UNFINISHED)}")
+"""Names of ``application.json`` while it is written; other files beside it may be the user's."""
 
 D = TypeVar("D")
 E = TypeVar("E", BatchEntry, Commit)
@@ -99,11 +103,30 @@ class BatchLog:
 
     def application(self) -> Application | None:
         """Whose state this is; None for a new folder. Raises `StateError` CS-701 if it is missing from another."""
-        found = self._application()
+        found = self._known()
         if found is None and (self.commits() or self.batches()):
-            found = self._application()  # it is written before them, perhaps by now
+            found = self._known()  # it is written before them, perhaps by now
             if found is None:
                 raise self._missing("application.json")
+        return found
+
+    def application_at(self, batch: int) -> Application | None:
+        """Whose state it was after a batch that is kept: a later one may have changed that (decision 0050)."""
+        for number in self.commits():
+            if number > batch:
+                with suppress(FileNotFoundError):  # retired meanwhile
+                    if (was := self.batch(number).was) is not None:
+                        return was
+        return self.application()
+
+    def _known(self) -> Application | None:
+        """What is noted; after a change that is committed, and not noted yet, what the state has become."""
+        found = self._application()
+        if found is None or found.changing < 0:
+            return found
+        with suppress(FileNotFoundError):
+            self.commit(found.changing)
+            return self.batch(found.changing).becomes or found
         return found
 
     def _application(self) -> Application | None:
@@ -263,12 +286,14 @@ class BatchLog:
 
     def unfinished(self) -> list[str]:
         """Files that a crash left while they were written; of the only writer, which writes none now."""
-        return [
+        log = [
             f"{folder}/{name}"
             for folder in ("batches", "commits")
             for name in self.root.names(folder)
             if name.endswith(UNFINISHED)
         ]
+        noted = [name for name in self.root.names("") if _NOTED.fullmatch(name)]
+        return noted + log
 
     def _ids(self, folder: str) -> list[int]:
         found = sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -65,11 +66,13 @@ def copy_state(source: Place, target: Place, *, links: bool, owner: str = "") ->
     try:
         _refuse_used(there)
         state_id = uuid.uuid4().hex if owner else found.state_id
-        application = replace(
-            found, application_id=owner or found.application_id, state_id=state_id, committed=True
-        )
-        log.write_application(application)
-        return _Copy(here, there, log, links).run(application)
+
+        def owned(found: Application) -> Application:
+            name = owner or found.application_id
+            return replace(found, application_id=name, state_id=state_id, committed=True, changing=-1)
+
+        log.write_application(owned(found))
+        return _Copy(here, there, log, links, owned).run()
     finally:
         log.unlock()
 
@@ -101,13 +104,16 @@ def _refuse_used(root: StateRoot) -> None:
 
 @dataclass(slots=True)
 class _Copy:
+    """``owned``: what the copy notes of the application that the state belongs to."""
+
     source: StateRoot
     target: StateRoot
     log: BatchLog
     links: bool
+    owned: Callable[[Application], Application]
     _done: dict[str, tuple[int, bool]] = field(default_factory=dict)
 
-    def run(self, application: Application) -> Copied:
+    def run(self) -> Copied:
         read = BatchLog(self.source)
         for _ in range(ATTEMPTS):
             commit = read.newest()
@@ -122,7 +128,9 @@ class _Copy:
                 if isinstance(error, StateError):
                     raise
                 raise lost(f"a file of batch {commit.id} is missing", folder=str(self.source)) from error
-            return self._committed(application, commit, frozenset().union(*used))
+            found = read.application_at(commit.id)  # a change may have made it another one meanwhile
+            assert found is not None
+            return self._committed(self.owned(found), commit, frozenset().union(*used))
         what = (
             f"the application deletes its files faster than they can be copied: {ATTEMPTS} batches were tried"
         )
@@ -133,6 +141,7 @@ class _Copy:
         self.target.delete(*sorted(self._done.keys() - used))
         self._tables()
         self.log.settle(used)
+        self.log.write_application(application)
         self.log.write_commit(commit)
         copied = [self._done[name] for name in used if name.endswith(".arrow")]
         return Copied(
@@ -176,7 +185,7 @@ class _Copy:
             return
         storage, target = self.source.storage(folder), self.target.storage(folder)
         size = 0 if ref is None else ref.size
-        if self._link(path):
+        if self.links and link_file(self.source, path, self.target, path):
             self._done[path] = (size, True)
             return
         target.write(name, storage.read(name) if ref is None else checked_run(storage, ref))
@@ -187,17 +196,18 @@ class _Copy:
             checked_run(target, ref)
         self._done[path] = (size, False)
 
-    def _link(self, path: str) -> bool:
-        """Makes a hard link, if this is asked for and both are on one file system."""
-        if not self.links or self.source.is_remote or self.target.is_remote:
-            return False
-        try:
-            old, new = inside(self.source.here, path), inside(self.target.here, path)
-            check_plain(old, MOST_RUN)
-            make_folder(new.parent, rights_in(self.target.here) or 0o600)
-            os.link(old, new, follow_symlinks=False)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            return False
-        return True
+
+def link_file(source: StateRoot, old: str, target: StateRoot, new: str) -> bool:
+    """Makes a hard link to a file of state, if both are on one file system; raises `FileNotFoundError`."""
+    if source.is_remote or target.is_remote:
+        return False
+    try:
+        there, here = inside(source.here, old), inside(target.here, new)
+        check_plain(there, MOST_RUN)
+        make_folder(here.parent, rights_in(target.here) or 0o600)
+        os.link(there, here, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    return True

@@ -42,6 +42,9 @@ UNFINISHED = ".tmp"
 REFRESHED = "refreshed"
 """The folder of the state with what was read of tables that are read again."""
 
+EVOLVING = "evolving"
+"""The folder of the state in which a changed application computes what its stores are to hold."""
+
 
 def partition_folder(store: str, partition: int | str) -> str:
     """The folder of a store partition below the root of the state; any name of a store is possible."""

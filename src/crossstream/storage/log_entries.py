@@ -21,9 +21,13 @@ from crossstream.storage.door import (
     Seconds,
     StoreName,
 )
+from crossstream.storage.noted import NotedTopology
 from crossstream.storage.root import StateRoot
 
 FORMAT = 2
+
+SENT = "sent:"
+"""Begins the names of stores that are of one commit only: what a change has to send to take its rows back."""
 
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
@@ -200,6 +204,8 @@ class Application(msgspec.Struct, frozen=True):
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
     another ``offset_reset`` than "earliest". ``state_id``: the same in copies of the folder, and in no other one.
+    ``changing``: the batch that is to make it another one; whether it did, its entry and commit say. ``topology``: what
+    a changed application is compared with.
     """
 
     application_id: str
@@ -216,7 +222,9 @@ class Application(msgspec.Struct, frozen=True):
     anywhere: tuple[str, ...] = ()
     begin_empty: tuple[str, ...] = ()
     state_id: str = ""
+    changing: Int64 = -1
     format: int = FORMAT
+    topology: NotedTopology = NotedTopology()
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -253,6 +261,17 @@ class Publication(msgspec.Struct, frozen=True):
     tables: tuple[StagedRows, ...] = ()
 
 
+class SentTo(msgspec.Struct, frozen=True):
+    """Where the rows of a change went that need no code to be sent back. ``topics``: by sink.
+
+    ``topics_dir``, ``servers``: where these are, without secrets; empty where it is not known.
+    """
+
+    topics: dict[str, str] = {}
+    topics_dir: str = ""
+    servers: str = ""
+
+
 class BatchEntry(msgspec.Struct, frozen=True):
     """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
 
@@ -261,7 +280,8 @@ class BatchEntry(msgspec.Struct, frozen=True):
     ``expected``: by source, the partitions that stream time waits for before a row of them comes (decision 0038).
     ``publication``: of a batch with rows of DataFrames, or with results for transactions or tables, once these are
     published. ``owner``: on an object store the token of the lease under which it was written. ``stands``: those of its
-    commit that are new.
+    commit that are new. ``becomes``: of the change of an application, whose state it is with the commit (decision
+    0050); ``was``: whose it was before. ``reverts``: the change that is taken back. ``sent_to``: where its rows went.
     """
 
     id: Batch
@@ -275,6 +295,10 @@ class BatchEntry(msgspec.Struct, frozen=True):
     owner: str = ""
     expected: dict[str, tuple[int, ...]] = {}
     stands: dict[str, Stand] = {}
+    becomes: Application | None = None
+    was: Application | None = None
+    reverts: Batch | None = None
+    sent_to: SentTo = SentTo()
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

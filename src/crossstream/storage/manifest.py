@@ -104,7 +104,7 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
     storage.write(manifest.name, _digest(body).encode() + b"\n" + body)
 
 
-def read_version(storage: Storage, name: str, kind: str) -> Manifest:
+def read_version(storage: Storage, name: str, kind: str | None = None) -> Manifest:
     """`read_manifest` of a version whose rows are read next."""
     manifest = read_manifest(storage, name, kind)
     if twice := overlap_of(manifest):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from crossstream.errors import StateError
 from crossstream.storage.commit_log import STAGED, BatchLog, entries
-from crossstream.storage.files import file_names, in_threads, partition_folder
-from crossstream.storage.log_entries import Commit
+from crossstream.storage.files import EVOLVING, file_names, in_threads, partition_folder
+from crossstream.storage.log_entries import SENT, Commit
 from crossstream.storage.manifest import read_manifest
-from crossstream.storage.root import Place, root_of
+from crossstream.storage.root import Place, StateRoot, root_of
 
 Files = dict[str, set[str]]
 """Names of files by place, which is ``store/partition``."""
@@ -51,12 +51,16 @@ class Vacuum:
         self.root.delete(*[name for id_ in past for name in entries(id_)], *self.log.unfinished())
         shutil.rmtree(self._staged, ignore_errors=True)
         self.root.storage(STAGED)  # refuses a link, through which records would be written elsewhere
+        clear(self.root, EVOLVING)
         if self.root.is_remote:
             self.root.delete(*[f"{STAGED}/{name}" for name in self.root.names(STAGED)])
         kept = self._kept()
         for (_, older), (id_, newer) in pairwise(kept):
             gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
             self._waiting.append((id_, gone))
+        if kept and kept[-1][0] == next_batch - 1:  # what is of one commit only goes with the next one
+            sent = {place: sorted(files) for place, files in kept[-1][1].items() if place.startswith(SENT)}
+            self._waiting.append((next_batch, sent))
         self._clear(kept, next_batch)
 
     def _clear(self, kept: Sequence[tuple[int, Files]], next_batch: int) -> None:
@@ -91,6 +95,13 @@ class Vacuum:
             return {manifest, *read_manifest(storage, manifest).files()}
         except StateError as error:
             raise error.at(store=store, partition=partition, batch=batch) from None
+
+
+def clear(root: StateRoot, folder: str) -> None:
+    """Removes a folder of the state with all that is in it; nothing happens if it is not there."""
+    root.delete(*[f"{place}/{name}" for place, names in root.tree(folder).items() for name in names])
+    if not root.is_remote:
+        shutil.rmtree(root.here / folder, ignore_errors=True)
 
 
 def _manifests(commit: Commit) -> Iterator[tuple[str, int, str]]:
