@@ -24,6 +24,7 @@ Engine = Literal["spark", "local"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
+OnChange = Literal["refuse", "evolve"]
 
 
 @keyword_settings("CS-201")
@@ -122,6 +123,8 @@ class StreamsConfig:
                                  that were made again: ``"fail"``, or ``"skip"`` to their beginning
     ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
                                  ``"restart"`` as at a first start
+    ``on_change``                state of another topology: ``"refuse"`` it where stores differ, or ``"evolve"``: the
+                                 start takes it over, as ``crossstream evolve`` does
     ``broker_patience``          duration to wait for an absent broker before failing; where it is not set, ten seconds
                                  at the first start
     ``idle_after``               duration without input after which the clock moves stream time, so that waiting
@@ -166,6 +169,7 @@ class StreamsConfig:
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
     on_lost_state: OnLostState = "fail"
+    on_change: OnChange = "refuse"
     broker_patience: Duration = BROKER_PATIENCE
     idle_after: Duration | None = None
     retain_batches: int = 10
@@ -308,6 +312,7 @@ class StreamsConfig:
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))
         _check_choice("on_lost_state", self.on_lost_state, get_args(OnLostState))
+        _check_choice("on_change", self.on_change, get_args(OnChange))
         for name in ("deserialization_errors", "processing_errors"):
             check_on_error(name, getattr(self, name))
 

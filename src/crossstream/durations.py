@@ -148,10 +148,10 @@ def to_record_timestamp(timestamp: Timestamp) -> int:
 def in_words(milliseconds: int) -> str:
     """A duration as text, in the largest unit that gives a whole number.
 
-    >>> in_words(2_592_000_000), in_words(90_000), in_words(1)
-    ('30 days', '90 seconds', '1 ms')
+    >>> in_words(2_592_000_000), in_words(90_000), in_words(1), in_words(0)
+    ('30 days', '90 seconds', '1 ms', '0 ms')
     """
-    factor = max(one for one in _WORDS if milliseconds % one == 0)
+    factor = max(one for one in _WORDS if milliseconds % one == 0) if milliseconds else 1
     count = milliseconds // factor
     unit = "ms" if factor == 1 else _WORDS[factor][-1 if count != 1 else -2]
     return f"{count} {unit}"

@@ -17,7 +17,7 @@ from crossstream.cli.arguments import make_parser
         ("query state --formt json", "query", "--formt (did you mean --format?)"),
         ("state inspect state --frmat json", "state inspect", "--frmat (did you mean --format?)"),
         ("demo --postgre", "demo", "--postgre (did you mean --postgres"),
-        ("run app.py --nothing", "run", "unrecognized arguments: --nothing\n"),
+        ("run app.py --zzz", "run", "unrecognized arguments: --zzz\n"),
         ("run app.py other", "run", "unrecognized arguments: other\n"),
     ],
 )

@@ -86,6 +86,7 @@ def test_a_row_of_the_table(code: str) -> None:
     assert all(row.causes)
     assert row.next
     assert "](" not in row.next, "a link is for the causes: a terminal shows the next step"
+    assert row.step.count("`") % 2 == 0, row.step
     assert "|" not in "".join((*row.causes, row.next))
 
 

@@ -173,6 +173,7 @@ def test_as_many_partitions_as_there_may_be():
         {"on_lost_records": "dead letters"},
         {"on_lost_records": cs.DeadLetter("lost")},
         {"on_lost_state": "skip"},
+        {"on_change": "restart"},
     ],
 )
 def test_values_that_are_no_choice(settings):

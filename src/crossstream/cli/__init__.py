@@ -3,7 +3,8 @@
 A command's module is imported when the command runs: `crossstream --help` loads neither Polars nor PySpark.
 
 Exit codes: 0 done, also when stopped by Ctrl-C or SIGTERM; 1 an error, printed with its code; 2 wrong usage; of `run`
-75 an error that another start may not meet; of `why` 3 an answer that is not exact; 130 ended at once by Ctrl-C, a
+75 an error that another start may not meet; of `why` 3 an answer that is not exact; of
+`evolve --dry-run` 3 something to do; 130 ended at once by Ctrl-C, a
 second one, or one before the application runs.
 """
 

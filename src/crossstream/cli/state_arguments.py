@@ -7,6 +7,7 @@ from crossstream.cli.options import (
     STATE,
     UI_PORT,
     Commands,
+    add_assignments,
     add_command,
     add_differences,
     add_flag,
@@ -132,12 +133,65 @@ def shadow(commands: Commands) -> None:
     add_inputs(parser)
 
 
+def evolve(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "evolve",
+        "let a changed application take over its state, and send only the rows that differ",
+        "Compares the topology of a file with the one that a state belongs to. Says what it found and will do, then "
+        "does it in one commit: stores that mean the same stay, others are computed from stored tables and topics, and "
+        "results get the rows that differ. Exit code 3 if --dry-run finds something to do.",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("state_dir", type=some, metavar=STATE)
+    add_flag(parser, "--dry-run", "say what would be done, and do nothing; exit code 3 if it is anything")
+    changed = "compute this again, for its function changes: a store, an operator or a topic; may be repeated"
+    parser.add_argument("--changed", action="append", type=some, default=[], metavar="STORE", help=changed)
+    add_flag(parser, "--all", "compute again all that functions make")
+    again = "send results of streams again, from the beginning of their topics or from a time on (ms, or ISO)"
+    add_options(
+        parser,
+        ("--replay-from", "earliest|TIME", some, again),
+        ("--application-id", "ID", str, "default: as crossstream run takes it"),
+        ("--engine", "spark|local", None, "what computes it; local: this process; default: spark"),
+    )
+    add_format(parser, "text", "json")
+    add_inputs(parser)
+    add_assignments(parser, "--spark", "a setting of the Spark session; may be repeated")
+
+
+def replay(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "replay",
+        "run a batch of the past again, here, and compare what it gives",
+        "Runs a retained batch again in this process, without Spark: the same records, from the state before it. The "
+        "state is only read, and nothing is sent. Shows what it read, wrote and sent, and compares that with what was "
+        "committed. Exit code 1 if something differs: a function was changed, or gives other results each time.",
+        runs="cli.again:main",
+    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("state_dir", type=some, metavar="STATE_DIR|BUNDLE")
+    add_option(parser, "--batch", "N", not_negative, "the batch", required=True)
+    add_options(
+        parser,
+        ("--key", "KEY", str, "show what it read, kept and sent about this key"),
+        ("--output", "FILE", some, "write the results to this file, as JSON lines"),
+    )
+    add_flag(parser, "--pdb", "stop in the debugger: at the first call of a function, and where one fails")
+    at = "with --pdb: stop in this operator, or in functions of this name, only"
+    add_options(parser, ("--at", "NAME", some, at))
+    add_differences(parser)
+    add_inputs(parser)
+
+
 def state(commands: Commands) -> None:
     add = add_group(
         commands,
         "state",
-        "inspect, verify, rescale, back up and fork the state of an application",
-        "Shows what a state folder holds, checks its files, copies it, or changes its number of state partitions.",
+        "inspect, verify, rescale, back up, fork, revert and bundle the state of an application",
+        "Shows what a state folder holds, checks its files, copies it, changes its number of state partitions, packs a "
+        "batch, or takes back a change of the application.",
         "state",
     )
     inspect = add(
@@ -165,15 +219,45 @@ def state(commands: Commands) -> None:
         "Makes a second application that continues from the newest commit of the first, which may run. On one file "
         "system the files are hard links; else they are copied.",
     )
+    revert = add(
+        "revert",
+        "take back the newest change of an application (crossstream evolve)",
+        "Goes back to the state before a change, while that is retained, and sends back the rows that the change had "
+        "sent. Batches that came after it cannot be taken back.",
+    )
+    revert.set_defaults(command="crossstream.cli.evolve:revert")
+    bundle = add(
+        "bundle",
+        "pack a batch into one file, to run it again elsewhere",
+        "Packs a batch with its records, the state before it, and what it gave, as far as that is kept, into one file. "
+        "crossstream replay runs it again from there. The state may be in use.",
+    )
+    bundle.set_defaults(command="crossstream.cli.again:bundle")
     restore.add_argument("backup", type=some, metavar="BACKUP")
-    for parser in (inspect, verify, rescale, backup, restore, fork):
+    for parser in (inspect, verify, rescale, backup, restore, fork, revert, bundle):
         parser.add_argument("state_dir", type=some, metavar=STATE)
     backup.add_argument("target", type=some, metavar="TARGET")
     fork.add_argument("new_state_dir", type=some, metavar="NEW_STATE_DIR")
     add_option(fork, "--application-id", "ID", str, "the name of the second application", required=True)
+    add_option(bundle, "--batch", "N", not_negative, "the batch", required=True)
+    file = "the file to write (default: ID-N.bundle in this folder)"
+    app = "the application, whose settings say where its topics are"
+    add_options(bundle, ("--output", "FILE", some, file), ("--app", FILE, some, app))
+    add_inputs(bundle)
     inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
         add_format(parser, "table", "json")
+    app = "the code of the change; needed for partitioners, functions and tables of a lake or database"
+    add_option(revert, "--app", FILE, some, app)
+    kept = "go back though batches came after the change: results stay until their inputs change"
+    add_flag(revert, "--keep-results", kept)
+    add_options(
+        revert,
+        ("--application-id", "ID", str, "default: as crossstream run takes it"),
+        ("--engine", "spark|local", None, "what sends rows; local: this process; default: spark"),
+    )
+    add_inputs(revert)
+    add_assignments(revert, "--spark", "a setting of the Spark session; may be repeated")
     add_option(rescale, "--partitions", "N", positive, "state partitions", required=True)
 
 

@@ -102,6 +102,7 @@ BENCHMARKS = (
     "history",
     "workarounds",
     "state",
+    "evolve",
     "driver",
     "store_table",
     "postgres",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossstream.errors import CrossStreamError
 
-_NAMES = re.compile(r"`(?!crossstream )([^`]*)`")
+_NAMES = re.compile(r"`([^`]*)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Code:
     @property
     def step(self) -> str:
         """``next`` for a terminal: only commands are in backticks."""
-        return _NAMES.sub(r"\1", self.next)
+        return _NAMES.sub(lambda name: name[0] if name[1].startswith("crossstream ") else name[1], self.next)
 
 
 def code(kind: type[CrossStreamError], *causes: str, next: str) -> Code:

@@ -57,6 +57,24 @@ STATE = {
         "[a stream of a store](stores-in-spark.md#a-stream) has read more than the state holds now, or of another one",
         next="give the `state_dir` of an application that has run",
     ),
+    "CS-714": code(
+        StateError,
+        "a batch cannot be [run again](verify.md#batch-4711-on-my-desk): it, or the state before it, is not retained "
+        "any more: `retain_batches` keeps more",
+        next="choose a batch that the message names; or read a bundle that was packed in time",
+    ),
+    "CS-715": code(
+        StateError,
+        "a batch cannot be [run again](verify.md#batch-4711-on-my-desk): it has rows of DataFrames, which are kept "
+        "nowhere",
+        "it read no records: it changed the number of state partitions, or the application",
+        next="choose another batch; the message names those that can be run again",
+    ),
+    "CS-716": code(
+        StateError,
+        "a [bundle](verify.md#a-bundle) is damaged, is not one, or is of another batch",
+        next="pack it again with `crossstream state bundle`, and name the batch that it has",
+    ),
     "CS-720": code(
         StateError,
         "the state folder is in use by another application, or belongs to another one",
@@ -133,9 +151,61 @@ STATE = {
     ),
     "CS-750": code(
         IncompatibleStateError,
-        "the topology or its sources changed since the last run: stores that are new, gone, or of another "
-        "kind, serde or history; other tables of `join_many`; other DataFrame sources",
-        next="go back to the topology of the state, or start with a new `application_id` or an empty "
-        "`state_dir`",
+        "the topology or its sources [changed](changing-an-application.md) since the last run: stores that "
+        "are new, gone, or of another kind, serde or history; other tables of `join_many`; other DataFrame sources",
+        next="run `crossstream evolve` with the new code, which takes the state over; or "
+        "go back to the topology of the state; or start with a new `application_id` or an empty `state_dir`",
+    ),
+    "CS-751": code(
+        StateError,
+        "a [change of the application](changing-an-application.md) needs rows that cannot be had: those of a "
+        "DataFrame, which cannot be read again",
+        next="keep what the change touches, or start with a new `application_id` and an empty `state_dir`",
+    ),
+    "CS-752": code(
+        StateError,
+        "`--changed` names no store, operator or sink of the topology",
+        next="take a name that the message lists",
+    ),
+    "CS-753": code(
+        StateError,
+        "the state does not say which topology it belongs to, so a [changed one](changing-an-application.md) cannot be "
+        "compared with it: an earlier version wrote it",
+        next="start the application once more with the code it had, which notes it; then change the code",
+    ),
+    "CS-754": code(
+        StateError,
+        "a changed topology needs records of a topic again that are not there any more, or rows of a DataFrame",
+        next="put the records back into the topic; or leave that part of the topology as it was; or start with a new "
+        "`application_id`",
+    ),
+    "CS-755": code(
+        StateError,
+        "the results that were sent cannot be read back, and no store has them: so it is not known which rows differ; "
+        "or a partitioner would get keys that another serde has written",
+        next='give the result a store, `store="…"`, before it changes; or send it to a new topic or table',
+    ),
+    "CS-756": code(
+        StateError,
+        "a store of a changed topology cannot be rebuilt from what the state has",
+        next="start with a new `application_id`, or an empty `state_dir`",
+    ),
+    "CS-757": code(
+        StateError,
+        "the code before a [change](changing-an-application.md) has begun a batch and not committed it, and some of "
+        "its results may have been written",
+        next="start the application once more with the code it had: it finishes the batch; then change it",
+    ),
+    "CS-758": code(
+        StateError,
+        "a [change cannot be taken back](changing-an-application.md) by its own rows: batches came after it, or there "
+        "is no change to take back",
+        next="run crossstream evolve with the code of before, which sends back what differs; or revert with "
+        "--keep-results, which goes back to the state of before, and leaves results unchanged",
+    ),
+    "CS-759": code(
+        StateError,
+        "a [change cannot be taken back](changing-an-application.md): the state of before is not retained any more",
+        next="run crossstream evolve with the code of before",
     ),
 }

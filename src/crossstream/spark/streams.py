@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from crossstream.application.listeners import check_listener
 from crossstream.application.local import LocalRounds, check_local
 from crossstream.application.loop import Loop
 from crossstream.application.monitoring import Monitoring
+from crossstream.application.open_state import wanted_of
 from crossstream.application.rounds import Rounds
 from crossstream.application.runner import ApplicationRunner
 from crossstream.catalog.planners import plan_topology
@@ -26,6 +28,7 @@ from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
+from crossstream.evolution.evolve import evolve
 from crossstream.metrics.observation import Progress, Running
 from crossstream.missing_names import PointsToNames
 from crossstream.query.files import open_own
@@ -34,6 +37,7 @@ from crossstream.query.views import view_of_folder
 from crossstream.recompute.reason import Why
 from crossstream.recompute.why import why
 from crossstream.storage.bucket import is_uri
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
 from crossstream.task.batch import settings_of
 
@@ -66,6 +70,7 @@ class SparkStreams(PointsToNames):
         self.topology = topology
         self.config = config
         self._rounds = rounds_of(topology, config, spark)
+        self._make_rounds = partial(rounds_of, spark=spark)
         self.plan = plan_topology(topology)
         # Both places absolute: the process may change its folder.
         state, topics = config.state_path, config.topics_path
@@ -205,8 +210,31 @@ class SparkStreams(PointsToNames):
         return why(self._state, self.plan, connection, store, key, settings, as_of=as_of, seconds=seconds)
 
     def _loop(self, on_progress: Callable[[Progress], None], life: Lifecycle) -> Loop:
+        if self.config.on_change == "evolve":
+            self._take_over()
         to, totals = self._state, self._monitoring.begin()
         return Loop(self.topology, self.plan, self._settled, to, self._rounds, on_progress, life, totals)
+
+    def _take_over(self) -> None:
+        """Makes the state that of this topology, where it is of another one."""
+        log = BatchLog(self._state)
+        found, commit = log.application(), log.last_commit()
+        if found is None or commit is None:
+            return
+        config = replace(self._settled, state_dir=self._state.address)
+        if wanted_of(self.plan, config, found, commit.partitions).topology == found.topology:
+            return
+        self._rounds.start()  # a session of Spark stays for the batches that follow
+        done = evolve(self.topology, config, self._make_rounds)
+        for reason, asked in done.decision.asked.items():
+            nodes = ", ".join(dict.fromkeys(one.node for one in asked))
+            logger.warning(
+                "%s: functions of %s count as unchanged: %s; if one changed: crossstream evolve --changed, or --all",
+                *(config.application_id, nodes, reason),
+            )
+        if done.commit is not None:
+            rows, said = sum(done.sent.values()), (config.application_id, done.commit.id, done.seconds)
+            logger.info("%s: took over changed state in batch %d, in %.1f s; sent rows: %d", *said, rows)
 
     def _live(self) -> tuple[Loop | None, str, str | None]:
         """What is watched: the loop, the status, what the application failed with."""
