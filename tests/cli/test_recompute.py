@@ -51,6 +51,39 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
+OTHER = """
+import crossstream as cs
+
+config = cs.StreamsConfig(application_id="shop", topics_dir="topics", state_dir="state", partitions=2, durable=False)
+JSON = cs.Consumed(key=cs.serdes.string(), value=cs.serdes.json())
+builder = cs.StreamsBuilder()
+products = builder.table("products", JSON, cs.Materialized(store="products"))
+products.map_values(lambda product: product["price"] * FACTOR, materialized=cs.Materialized(store="prices"))
+"""
+
+
+def test_a_changed_function_is_found_by_a_sample(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file as it will be, against the state of the one before: what its callables change is known beforehand."""
+    monkeypatch.chdir(tmp_path)
+    app_file(tmp_path, OTHER.replace("FACTOR", "2"))
+    world = World(tmp_path, load("app.py").topology)
+    world.process([("products", f"p{number}", {"price": number}, number) for number in range(1, 40)])
+    kept = call(capsys, "verify", "app.py", "state", "--sample", "30%")
+    assert (kept.code, "all are the same" in kept.err) == (0, True)
+    app_file(tmp_path, OTHER.replace("FACTOR", "3"), "new.py")
+    found = call(capsys, "verify", "new.py", "state", "--sample", "30%", "--format", "json")
+    assert found.code == 1
+    assert {line["store"] for line in found.lines} == {"prices"}
+    assert all(line["theirs"] * 3 == line["ours"] * 2 for line in found.lines)
+    line = next(one for one in found.err.splitlines() if one.startswith("a function gives"))
+    assert line.startswith(
+        "a function gives other results than those that are stored, of: products.map_values ("
+    )
+    assert line.endswith("new.py:8)")
+
+
 def test_why_as_a_tree_and_as_json(capsys: Any, world: World) -> None:
     outcome = call(capsys, "why", "app.py", "state", "promotions", "p1")
     assert outcome.code == 0

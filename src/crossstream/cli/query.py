@@ -118,11 +118,11 @@ def _count(store: StoreReader) -> int | str:
 
 def headline(application_id: str, partitions: int, batch: int, time: float) -> str:
     """The application of a state folder, its partitions, and when it last changed."""
-    done = "no batch yet" if batch < 0 else f"batch {batch}, {_clock(time)}"
+    done = "no batch yet" if batch < 0 else f"batch {batch}, {clock(time)}"
     return f"application {application_id}, partitions: {partitions}, {done}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

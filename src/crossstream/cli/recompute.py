@@ -15,12 +15,15 @@ from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.query import as_text, state_root
 from crossstream.config import StreamsConfig
 from crossstream.error_codes import refuse
+from crossstream.planning.plan import Plan
 from crossstream.query.as_of import batch_at
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader, store_named
 from crossstream.query.text import parse_key, to_json, to_plain
+from crossstream.recompute.partings import Name
 from crossstream.recompute.shadow import compare_topics
-from crossstream.recompute.verify import Compared, verify_results
+from crossstream.recompute.suspects import suspects
+from crossstream.recompute.verify import Compared, Verified, verify_results
 from crossstream.recompute.why import why as find_why
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.commit_log import BatchLog
@@ -35,11 +38,11 @@ NOT_EXACT = 3
 def verify(arguments: Namespace) -> int:
     """Compares the stores of a state with what the topics give; 1 if rows differ."""
     loaded, started = load(arguments.file), time.monotonic()
-    root = state_root(arguments.state_dir)
+    root, plan = state_root(arguments.state_dir), plan_topology(loaded.topology)
     connection, settings = inputs_of(loaded, arguments, root)
     found = verify_results(
         root,
-        plan_topology(loaded.topology),
+        plan,
         connection,
         settings,
         sample=arguments.sample,
@@ -49,6 +52,7 @@ def verify(arguments: Namespace) -> int:
         say(f"note: {note}")
     for store in found.stores:
         _show(store, arguments, "state", "computed")
+    _say_suspects(plan, found)
     if not found.stores:
         say("no queryable stores: name them with Materialized(store=…)")
     rows = sum(store.rows for store in found.stores)
@@ -59,6 +63,15 @@ def verify(arguments: Namespace) -> int:
         + (f", {counted(unknown, 'row')} cannot be verified" if unknown else "")
     )
     return 1 if found.different else 0
+
+
+def _say_suspects(plan: Plan, found: Verified) -> None:
+    """Says which functions may give other results than those that are stored."""
+    different = [Name("store", one.name) for one in found.stores if one.different]
+    same = [Name("store", one.name) for one in found.stores if not one.different]
+    operators = suspects(plan, different, same)
+    if operators:
+        say(f"a function gives other results than those that are stored, of: {', '.join(operators)}")
 
 
 def shadow(arguments: Namespace) -> int:

@@ -69,7 +69,7 @@ def consumed(state_dir: Place, topology: Graph, log: TopicLog | None, as_of: int
     }
     readers = {tp.topic: _reader(topology, tp.topic) for tp in ends}
     wanted = [tp for tp in sorted(ends) if readers[tp.topic] is not None]
-    _check_same(log, commit, sorted({tp.topic for tp in wanted}))
+    check_same_topics(log, commit, sorted({tp.topic for tp in wanted}))
     begins = log.begin_offsets(wanted) if wanted else {}
     spans, deleted = [], []
     for tp in wanted:
@@ -120,7 +120,8 @@ def _reader(topology: Graph, topic: str) -> str | None:
     return None
 
 
-def _check_same(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
+def check_same_topics(log: TopicLog, commit: Commit, topics: Sequence[str]) -> None:
+    """Raises `SourceError` CS-603 for topics that were made again since the commit."""
     for topic, found in log.topic_ids(topics).items():
         if commit.topic_ids.get(topic, found) != found:
             what = "the topic was deleted and made again since the application read it"

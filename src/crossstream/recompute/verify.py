@@ -16,7 +16,6 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
-from crossstream.error_codes import refuse
 from crossstream.errors import SourceError
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Node, lineage
@@ -24,7 +23,8 @@ from crossstream.lakehouse.connection import as_begun
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.query.files import application_of
 from crossstream.query.store import StoreReader
-from crossstream.recompute.inputs import Consumed, consumed, kept_batches, last_clock, object_of
+from crossstream.recompute.inputs import consumed, kept_batches, last_clock, object_of
+from crossstream.recompute.past_batch import check_same_stores
 from crossstream.recompute.reason import located
 from crossstream.recompute.replay import Replay, Written, reader_after
 from crossstream.runtime.in_process import Span
@@ -112,7 +112,7 @@ def verify_results(
     log = None if connection is None else connection.log()
     try:
         found = consumed(root, plan.topology, log, as_of)
-        _check_plan(plan, found, str(root))
+        check_same_stores(plan, found.application, str(root))
         notes = [str(one) for one in found.deleted]
         refusal = None if sample is None else why_not_sampled(plan)
         if refusal is not None:
@@ -203,16 +203,6 @@ def batches_of(spans: Sequence[Span], entries: Sequence[BatchEntry]) -> list[lis
             if low < high:
                 found.setdefault(number, []).append((node, topic, partition, low, high))
     return [found[number] for number in sorted(found)]
-
-
-def _check_plan(plan: Plan, found: Consumed, folder: str) -> None:
-    was, now = found.application.stores, plan.fingerprint()
-    names = was.keys() | (now.keys() - set(plan.begin_empty))
-    changed = sorted(name for name in names if was.get(name) != now.get(name))
-    if changed:
-        what = f"the state is of another topology: {', '.join(changed[:5])} differ"
-        step = "give the application's file as it was when it wrote the state"
-        raise refuse("CS-750", what, step, folder=folder)
 
 
 def _partitions(plan: Plan, state: int) -> int:
