@@ -122,6 +122,28 @@ class RangeReader(Protocol):
     def close(self) -> None: ...
 
 
+class ReadsInTurn:
+    """A `RangeReader` that reads single ranges: of several one after the other."""
+
+    __slots__ = ()
+
+    def read_many(
+        self: RangeReader, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        """The records of one range after the other. Raises as `read` does."""
+        return ((span, records) for span in spans for records in self.read(span, max_rows))
+
+
+class ReadsTogether:
+    """A `RangeReader` that reads several ranges together: also a single one."""
+
+    __slots__ = ()
+
+    def read(self: RangeReader, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        """The records of the range. Raises as `read_many` does."""
+        return (records for _, records in self.read_many([span], max_rows))
+
+
 class RecordWriter(Protocol):
     """For workers: writes records to topics; stays open between batches."""
 

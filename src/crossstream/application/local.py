@@ -16,13 +16,10 @@ from crossstream.runtime.round import Outgoing, Sent
 from crossstream.runtime.turns import run_stages
 from crossstream.runtime.worker import InMemory, Job, WorkerState, all_rounds
 from crossstream.storage.log_entries import StagedRows
-from crossstream.storage.resident import give_back
+from crossstream.storage.resident import BESIDE_OTHERS, give_back
 from crossstream.storage.root import StateRoot, root_of
 from crossstream.task.batch import Batch, Report
 from crossstream.task.shuffle_codec import Block
-
-RESIDENT = 3 << 28
-"""Bytes in memory above which pages of state are given back: the process is the user's, who has other work in it."""
 
 
 class LocalRounds:
@@ -45,7 +42,7 @@ class LocalRounds:
     def open(self) -> None:
         assert self._job is not None
         folder = str(root_of(self._job.state_dir).here)
-        self._state = WorkerState.of(self._job, partial(give_back, (folder,), RESIDENT))
+        self._state = WorkerState.of(self._job, partial(give_back, (folder,), BESIDE_OTHERS))
 
     def run(self, batch: Batch, rows: None = None) -> tuple[Report, Sent]:
         """A small batch runs all rounds at once."""

@@ -7,7 +7,7 @@ of a change has of them. Each state partition of the new rows is a partition of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from crossstream.columns.hashing import partition_bounds
 from crossstream.evolution.compared import Differing, Rows, differing
 from crossstream.records import RECORDS
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, ReadsInTurn, TopicPartition
 
 Side = Literal["difference", "inverse", "sent"]
 _THERE, _NOT_THERE = b"\1", b"\0"
@@ -159,7 +159,7 @@ class DifferenceLog:
 
 
 @dataclass(frozen=True, slots=True)
-class DifferenceReader:
+class DifferenceReader(ReadsInTurn):
     """`topics.RangeReader`: always whole partitions."""
 
     of: Mapping[str, Prepared]
@@ -171,12 +171,6 @@ class DifferenceReader:
                 part = records.slice(start, max_rows)
                 yield _at(offset, part)
                 offset += part.num_rows
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        for span in spans:
-            yield from ((span, records) for records in self.read(span, max_rows))
 
     def close(self) -> None:
         """Nothing is held open between reads."""

@@ -8,7 +8,7 @@ are numbered by time, for they are records of a history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,16 +20,21 @@ from crossstream.planning.layouts import layout_of
 from crossstream.storage.columns import concat_all, cut_all, take_all
 from crossstream.storage.compaction import NO_HORIZON
 from crossstream.storage.manifest import read_manifest, read_version
-from crossstream.storage.resident import give_back
+from crossstream.storage.resident import BESIDE_OTHERS, give_back
 from crossstream.storage.root import StateRoot, root_of, state_partition
 from crossstream.storage.sorted_run import Run, newest, sorted_order
 from crossstream.storage.store import Version, version_of
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, RangeReader, TopicPartition, partition_of
+from crossstream.topics import (
+    OffsetAndTimestamp,
+    OffsetRange,
+    RangeReader,
+    ReadsInTurn,
+    TopicPartition,
+    partition_of,
+)
 
 PREFIX = "store:"
 """Of the topics that are stores. No topic of Kafka has such a name."""
-RESIDENT = 3 << 28
-"""Bytes in memory above which pages of the state are given back."""
 PIECE = 65_536
 """So many rows of a run are compared with newer runs at a time."""
 
@@ -279,7 +284,7 @@ class StoredLog:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _Reader(ReadsInTurn):
     """`RangeReader` of stores. Partitions stay open, their files mapped."""
 
     stored: StoredRows
@@ -287,20 +292,14 @@ class _Reader:
 
     def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
         if span.start >= span.end:
-            return iter(())
+            return
         tp = partition_of(span)
         if tp not in self.opened:
             self.opened[tp] = self.stored.open(tp)
-        return self.opened[tp].read(span.start, span.end, max_rows)
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
         folder = str(root_of(self.stored.address).here)
-        for span in spans:
-            for records in self.read(span, max_rows):
-                yield span, records
-                give_back((folder,), RESIDENT)
+        for records in self.opened[tp].read(span.start, span.end, max_rows):
+            yield records
+            give_back((folder,), BESIDE_OTHERS)
 
     def close(self) -> None:
         self.opened.clear()

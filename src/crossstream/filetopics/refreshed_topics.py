@@ -13,7 +13,14 @@ from crossstream.filetopics.refreshed import PREFIX, RefreshLog
 from crossstream.graph.node import Node
 from crossstream.records import RECORDS
 from crossstream.storage.root import StateRoot, root_of
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, RangeReader, TopicPartition, partition_of
+from crossstream.topics import (
+    OffsetAndTimestamp,
+    OffsetRange,
+    RangeReader,
+    ReadsInTurn,
+    TopicPartition,
+    partition_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class TablesLog:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(ReadsInTurn):
     """`RangeReader` of the logs. All rows of a reading have its number as their offset."""
 
     logs: Mapping[str, RefreshLog]
@@ -88,12 +95,6 @@ class _Reader:
             for number, _, records in found
             for start in range(0, records.num_rows, max_rows)
         )
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        for span in spans:
-            yield from ((span, records) for records in self.read(span, max_rows))
 
     def close(self) -> None:
         """Nothing is held open between reads."""

@@ -32,6 +32,7 @@ from crossstream.storage.files import force
 from crossstream.topics import (
     OffsetAndTimestamp,
     OffsetRange,
+    ReadsInTurn,
     TopicPartition,
     illegal_name,
     is_legal_name,
@@ -277,7 +278,7 @@ _BATCH_BYTES = 16 << 20
 """Bytes of records after which a batch ends, though it could hold more rows."""
 
 
-class FileRangeReader:
+class FileRangeReader(ReadsInTurn):
     """`RangeReader` of file topics: remembers where frames lie, so a later range costs only its own bytes."""
 
     def __init__(self, root: Path) -> None:
@@ -308,12 +309,6 @@ class FileRangeReader:
             )
             raise refuse("CS-603", f"{wanted} ends at {log.end}.", step, **where, offset=log.end)
         return _in_batches(log.read(span.start, span.end), span, max_rows)
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        """The records of one range after the other. Raises as `read` does."""
-        return ((span, records) for span in spans for records in self.read(span, max_rows))
 
     def close(self) -> None:
         """Nothing is held open between reads."""

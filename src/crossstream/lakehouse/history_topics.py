@@ -26,6 +26,7 @@ from crossstream.topics import (
     OffsetAndTimestamp,
     OffsetRange,
     RangeReader,
+    ReadsTogether,
     RecordWriter,
     TopicLog,
     TopicPartition,
@@ -141,14 +142,11 @@ class HistoryLog:
 
 
 @dataclass(slots=True)
-class HistoryReader:
+class HistoryReader(ReadsTogether):
     """`RangeReader` of topics with histories."""
 
     of_topics: RangeReader
     opened: Opened
-
-    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        return (records for _, records in self.read_many([span], max_rows))
 
     def read_many(
         self, spans: Iterable[OffsetRange], max_rows: int

@@ -23,6 +23,7 @@ from crossstream.topics import (
     OffsetAndTimestamp,
     OffsetRange,
     RangeReader,
+    ReadsTogether,
     TopicPartition,
     partition_of,
 )
@@ -97,13 +98,10 @@ class PastLog:
 
 
 @dataclass(slots=True)
-class PastReader:
+class PastReader(ReadsTogether):
     """`RangeReader` of the rows."""
 
     opened: Opened
-
-    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        return (records for _, records in self.read_many([span], max_rows))
 
     def read_many(
         self, spans: Iterable[OffsetRange], max_rows: int

@@ -23,11 +23,11 @@ from crossstream.lakehouse.opening import open_versions
 from crossstream.lakehouse.times import times_of
 from crossstream.lakehouse.versions import Commit, LakeVersions
 from crossstream.serdes.plain_columns import PlainRows, plain_rows
-from crossstream.topics import OffsetRange
+from crossstream.topics import OffsetRange, ReadsTogether
 
 
 @dataclass(slots=True)
-class LakeReader:
+class LakeReader(ReadsTogether):
     """`RangeReader` of lake tables, by their names as topics.
 
     ``firsts``: where the first range of a table ended, so that a longer one gives the same records: the snapshot of
@@ -37,9 +37,6 @@ class LakeReader:
     tables: Mapping[str, LakeTable]
     firsts: Mapping[str, int] = field(default_factory=dict)
     _open: dict[str, LakeVersions] = field(default_factory=dict)
-
-    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        return (records for _, records in self.read_many([span], max_rows))
 
     def read_many(
         self, spans: Iterable[OffsetRange], max_rows: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from crossstream.storage.arrow_file import NO_BATCH, batch_of_file
 from crossstream.storage.bucket import is_uri
 from crossstream.storage.door import MOST_RUN, check_parts
 from crossstream.storage.root import LocalRoot, StateRoot
-from crossstream.topics import OffsetRange, RangeReader, TopicPartition
+from crossstream.topics import OffsetRange, RangeReader, ReadsInTurn, TopicPartition
 
 _decoder = msgspec.json.Decoder(Index)
 
@@ -136,7 +136,7 @@ def _damaged(path: Path, why: object) -> CrossStreamError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(ReadsInTurn):
     """`RangeReader` of the ranges of a bundle."""
 
     records: Mapping[OffsetRange, Sequence[pa.RecordBatch]]
@@ -150,10 +150,5 @@ class _Reader:
         for records in self.records[span]:
             for start in range(0, records.num_rows, max_rows):
                 yield records.slice(start, max_rows)
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        return ((span, records) for span in spans for records in self.read(span, max_rows))
 
     def close(self) -> None: ...

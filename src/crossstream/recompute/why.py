@@ -7,7 +7,7 @@ alone, and left out one after the other: those without which the row changes are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,7 +37,7 @@ from crossstream.serdes import calls
 from crossstream.serdes.windowed import Windowed
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.task.batch import Settings
-from crossstream.topics import OffsetRange, RangeReader, TopicConnection
+from crossstream.topics import OffsetRange, RangeReader, ReadsInTurn, TopicConnection
 
 SECONDS, RUNS = 10.0, 4_000
 """How long, in seconds of the processor, and how often, records are left out to see whether the row changes."""
@@ -73,7 +73,7 @@ def why(
 
 
 @dataclass(slots=True)
-class _Bounded:
+class _Bounded(ReadsInTurn):
     """Reads topics until a deadline."""
 
     reader: RangeReader
@@ -87,11 +87,6 @@ class _Bounded:
                 step = "run `crossstream why app.py STATE_DIR STORE KEY`, which takes as long as it needs"
                 raise refuse("CS-281", what, step, topic=offsets.topic)
             yield records
-
-    def read_many(
-        self, spans: Iterable[OffsetRange], max_rows: int
-    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
-        return ((span, records) for span in spans for records in self.read(span, max_rows))
 
     def close(self) -> None:
         self.reader.close()

@@ -23,6 +23,7 @@ from crossstream.topics import (
     OffsetAndTimestamp,
     OffsetRange,
     RangeReader,
+    ReadsTogether,
     RecordWriter,
     TopicLog,
     TopicPartition,
@@ -161,14 +162,11 @@ class Logs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Readers:
+class _Readers(ReadsTogether):
     """`RangeReader` of tables and of topics."""
 
     of_topics: RangeReader | None
     of_tables: Mapping[str, RangeReader]
-
-    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        return (records for _, records in self.read_many([span], max_rows))
 
     def read_many(
         self, spans: Iterable[OffsetRange], max_rows: int

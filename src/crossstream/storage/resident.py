@@ -15,6 +15,8 @@ from functools import cache
 
 RESIDENT = 1 << 30
 """Resident bytes above which pages are given back."""
+BESIDE_OTHERS = 3 << 28
+"""The same for a process of the user, which has other work in it."""
 
 _PAGE = mmap.PAGESIZE
 _DONTNEED = 4  # MADV_DONTNEED
