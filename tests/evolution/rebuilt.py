@@ -12,6 +12,7 @@ from crossstream.application.open_state import wanted_of
 from crossstream.catalog.planners import plan_topology
 from crossstream.evolution.decision import Decision, HeldRows, NewResult, Rebuilt, StoredTable
 from crossstream.evolution.decision import Result as ToSend
+from crossstream.planning.meanings import noted
 from crossstream.serdes.own import known
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import EVOLVING
@@ -61,7 +62,8 @@ class Shop:
         before, commit = self.log.application(), self.log.last_commit()
         assert before is not None
         assert commit is not None
-        wanted = wanted_of(plan_topology(topology), self.config(), before, commit.partitions)
+        plan = plan_topology(topology)
+        wanted = wanted_of(plan, self.config(), before, commit.partitions, noted(plan))
         sinks = [node.name for node in topology if node.public_name == "to"]
         results = tuple(ToSend(sink, "store", ROWS) for sink in sinks)
         products, offered = ("wares", "goods") if "wares" in wanted.stores else ("products", "offers")

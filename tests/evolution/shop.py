@@ -207,7 +207,7 @@ def noted_by(topology: Graph, root: Path | None = None) -> Before:
     """State that says whose it is, and has no batch yet: for sources that a test cannot run."""
     world = World(root or Path(tempfile.mkdtemp()), application_id="shop")
     plan = plan_topology(topology)
-    BatchLog(world.state_dir).write_application(wanted_of(plan, world.config(), None, 1))
+    BatchLog(world.state_dir).write_application(wanted_of(plan, world.config(), None, 1, noted(plan)))
     return Before(world)
 
 

@@ -11,13 +11,13 @@ from crossstream.application.rounds import FRAMES, RowFeed
 from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
 from crossstream.planning.continuing import continued
-from crossstream.planning.meanings import noted
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
 from crossstream.runtime.rescaling import partitioners
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
+from crossstream.storage.noted import NotedTopology
 from crossstream.storage.root import StateRoot
 
 
@@ -51,7 +51,7 @@ def find(log: BatchLog, plan: Plan, config: StreamsConfig) -> Found:
     if found is None:
         return Found(None, None)
     commit = log.last_commit()
-    wanted = wanted_of(plan, config, found, found.partitions)
+    wanted = wanted_of(plan, config, found, found.partitions, found.topology)
     if not check_fit(found, wanted, log.root, committed=commit is not None):
         log.forget(0)
     return Found(found, commit)
@@ -67,10 +67,11 @@ def claim(
     log.root.storage(FRAMES)  # refuses a link
     had = None if found.application is None else (found.commit or found.application).partitions
     wanted = config.partitions or had or parallelism
-    application = wanted_of(plan, config, found.application, had or wanted)
+    before = NotedTopology()
     if found.application is not None and found.commit is not None:
-        topology = continued(found.application.topology, plan)
-        application = structs.replace(application, topology=topology)
+        before = found.application.topology
+    topology = continued(before, plan)
+    application = wanted_of(plan, config, found.application, had or wanted, topology)
     log.write_application(application)
     commit = found.commit or Commit(-1, application.partitions)
     sources = {node.name for node in plan.topology.each(FrameSource)}
@@ -88,7 +89,9 @@ def readable(repeat: BatchEntry | None, sources: SourcePlanner) -> BatchEntry | 
     return None if repeat is None or ranges is None else structs.replace(repeat, ranges=ranges)
 
 
-def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
+def wanted_of(
+    plan: Plan, config: StreamsConfig, found: Application | None, partitions: int, topology: NotedTopology
+) -> Application:
     """What a start is to note of the application: some of it stays as it was found."""
     return Application(
         config.application_id,
@@ -105,7 +108,7 @@ def wanted_of(plan: Plan, config: StreamsConfig, found: Application | None, part
         anywhere=plan.anywhere,
         begin_empty=plan.begin_empty,
         state_id=(found.state_id if found is not None else "") or uuid.uuid4().hex,
-        topology=noted(plan),
+        topology=topology,
     )
 
 

@@ -66,7 +66,7 @@ def main(arguments: Namespace) -> int:
     loaded = load(arguments.file)
     plan = plan_topology(loaded.topology)
     config = settled(loaded, arguments)
-    wanted = wanted_of(plan, config, found, found.partitions)
+    wanted = wanted_of(plan, config, found, found.partitions, found.topology)
     refused = None
     try:
         check_fit(found, wanted, root, committed=commit is not None)

@@ -62,13 +62,13 @@ def decide(
         what = "the state does not say which topology it belongs to: an earlier version wrote it"
         raise refuse("CS-753", what, folder=str(log.root))
     commit = log.newest()
-    wanted = wanted_of(plan, config, before, commit.partitions)
-    gone = gone_after(before.topology, wanted.topology)
-    wanted = structs.replace(wanted, topology=structs.replace(wanted.topology, gone=gone))
-    same = as_before(before.topology, wanted.topology)
-    questions = _questions(before.topology, wanted.topology)
-    marked = _marked(plan.topology, wanted.topology, changed, every=every)
-    new = noted(plan, same, marked)
+    now = noted(plan)
+    after = structs.replace(now, gone=gone_after(before.topology, now))
+    wanted = wanted_of(plan, config, before, commit.partitions, after)
+    same = as_before(before.topology, now)
+    questions = _questions(before.topology, now)
+    marked = _marked(plan.topology, now, changed, every=every)
+    new = noted(plan, same, marked) if same or marked else now
     return _Deciding(
         OldState.of(log.root, before, commit, plan), plan.topology, new, Decision(before, commit, wanted)
     ).decide(questions, marked, replay_from)

@@ -50,7 +50,8 @@ def continued(old: NotedTopology, plan: Plan) -> NotedTopology:
     new = structs.replace(noted(plan), gone=old.gone)
     if not old.nodes:
         return new
-    now = noted(plan, as_before(old, new))
+    same = as_before(old, new)
+    now = noted(plan, same) if same else new
     meanings = {node.name: node.meaning for node in now.nodes}
     if meanings == {node.name: node.meaning for node in old.nodes} and now.stores == old.stores:
         return new

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.application.html import html_of, show_live
 from crossstream.application.inputs import connection_of
@@ -20,7 +22,6 @@ from crossstream.application.listeners import check_listener
 from crossstream.application.local import LocalRounds, check_local
 from crossstream.application.loop import Loop
 from crossstream.application.monitoring import Monitoring
-from crossstream.application.open_state import wanted_of
 from crossstream.application.rounds import Rounds
 from crossstream.application.runner import ApplicationRunner
 from crossstream.catalog.planners import plan_topology
@@ -28,9 +29,9 @@ from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, caller_location
-from crossstream.evolution.evolve import evolve
 from crossstream.metrics.observation import Progress, Running
 from crossstream.missing_names import PointsToNames
+from crossstream.planning.meanings import noted
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.query.views import view_of_folder
@@ -221,9 +222,11 @@ class SparkStreams(PointsToNames):
         found, commit = log.application(), log.last_commit()
         if found is None or commit is None:
             return
-        config = replace(self._settled, state_dir=self._state.address)
-        if wanted_of(self.plan, config, found, commit.partitions).topology == found.topology:
+        if structs.replace(noted(self.plan), gone=found.topology.gone) == found.topology:
             return
+        from crossstream.evolution.evolve import evolve  # a start does not load what few need
+
+        config = replace(self._settled, state_dir=self._state.address)
         self._rounds.start()  # a session of Spark stays for the batches that follow
         done = evolve(self.topology, config, self._make_rounds)
         for reason, asked in done.decision.asked.items():
