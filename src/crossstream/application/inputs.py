@@ -373,7 +373,12 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
 def ends_of_written(topology: Graph, config: StreamsConfig, log: TopicLog) -> dict[str, list[int]]:
     """Where the topics that sinks and dead letters may go to end, by partition."""
     known = {topic: count for topic, count in log.topics().items() if not is_elsewhere(topic)}
-    wanted = all_partitions(_written(topology, config, known), known)
+    return ends_of(log, _written(topology, config, known), known)
+
+
+def ends_of(log: TopicLog, topics: Iterable[str], known: Mapping[str, int]) -> dict[str, list[int]]:
+    """Where topics end, by partition; ``known``: the topics there are, with their numbers of partitions."""
+    wanted = all_partitions(topics, known)
     ends = log.end_offsets(wanted)
     found: dict[str, list[int]] = {}
     for tp in wanted:

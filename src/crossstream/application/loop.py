@@ -21,7 +21,7 @@ from crossstream.application.refreshing import Refreshing
 from crossstream.application.rounds import Rounds, run_again
 from crossstream.application.totals import Totals
 from crossstream.config import StreamsConfig
-from crossstream.graph.nodes import FrameSink, FrameSource
+from crossstream.graph.nodes import FrameSink
 from crossstream.metrics.observation import Progress, Running
 from crossstream.once import BatchMark
 from crossstream.planning.plan import Plan
@@ -30,12 +30,13 @@ from crossstream.runtime.idle import Idling, Listener, inputs_of_stream_joins, m
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.round import Sent
 from crossstream.runtime.sizing import Sizing, fans_of
+from crossstream.runtime.turns import batch_of
 from crossstream.runtime.worker import Job
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit, Stand, shown
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Vacuum
-from crossstream.task.batch import Batch, Report, settings_of
+from crossstream.task.batch import Report, settings_of
 from crossstream.task.stores import measure
 from crossstream.topics import TopicPartition
 
@@ -321,21 +322,8 @@ class Loop:
 
     def _run_rounds(self, entry: BatchEntry, rows: Any) -> tuple[Report, Sent]:
         """Runs a batch; what it reports, and what it sent to the driver."""
-        versions = {store: names for store, names in self._last.versions.items() if store in self.plan.stores}
-        batch = Batch(
-            entry.id,
-            entry.ranges,
-            self.partitions,
-            versions,
-            silence=entry.silence,
-            shares=entry.shares,
-            clock=int(entry.time * 1000),
-            frames=tuple(node.name for node in self.topology.each(FrameSource)),
-            wants_keys=self._totals.unmatched_joins.wants_keys,
-            expected=entry.expected,
-            frame_versions=self._last.frame_versions,
-            snapshots=self.sources.snapshots,
-        )
+        wants_keys = self._totals.unmatched_joins.wants_keys
+        batch = batch_of(entry, self._last, self.plan, self.sources.snapshots, wants_keys=wants_keys)
         report, sent = run_again(self._rounds, batch, rows)
         self._sizing.learn(sum(report.seconds.values()))
         return report, sent

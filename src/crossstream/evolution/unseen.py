@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from crossstream.application.inputs import connection_of
+from crossstream.application.inputs import connection_of, ends_of
 from crossstream.application.publishing import Publishing
 from crossstream.config import StreamsConfig
 from crossstream.error_codes import refuse
 from crossstream.graph.nodes import FrameSink, Graph
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry
-from crossstream.topics import all_partitions
 
 
 def check_finished(log: BatchLog, topology: Graph, config: StreamsConfig, publishing: Publishing) -> None:
@@ -48,9 +47,4 @@ def _ends(
         known = topics.topics()
         if any(topic not in known for topic in begun.sinks):
             return None
-        wanted = all_partitions(begun.sinks, known)
-        ends = topics.end_offsets(wanted)
-        found: dict[str, list[int]] = {}
-        for tp in wanted:
-            found.setdefault(tp.topic, []).append(ends[tp])
-        return found
+        return ends_of(topics, begun.sinks, known)

@@ -158,11 +158,8 @@ def _text(value: Any, role: str, functions: dict[str, NotedFunction]) -> str:
         return f"{{{', '.join(sorted(map(str, value)))}}}"
     if isinstance(value, tuple | list):
         return _joined((("", _text(one, f"{role}[{n}]", functions)) for n, one in enumerate(value)), "()")
-    if callable(value) and not isinstance(value, type | EngineSerde):
+    if callable(value):  # also a class whose objects are processors
         functions[role] = noted_function(value)
-        return ""
-    if isinstance(value, type):
-        functions[role] = noted_function(value)  # a class whose objects are processors
         return ""
     return defined_at(value) if isinstance(value, object) and not is_plain(value) else plain_text(value)
 

@@ -11,7 +11,7 @@ A row that a merge has written again is no change, nor is one whose bytes are wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,14 +99,15 @@ def _touched(
     old: Version, new: Version, taken: dict[str, list[Span]], added: dict[str, list[Span]]
 ) -> tuple[Run, Run]:
     """The live rows of two versions under the keys, and times, that they may differ in."""
-    parts = [*_rows(old, taken), *_rows(new, added)]
+    parts = [_queries(run) for run in (*rows_at(old, taken), *rows_at(new, added))]
     if old.horizon < new.horizon and old.layout.expires:
         parts.append(_queries(Run(old.snapshot().live_between(old.horizon, new.horizon - 1))))
     queries = sort_rows(concat_all(parts)).columns if parts else {}
     return _live(old, queries), _live(new, queries)
 
 
-def _rows(version: Version, spans: dict[str, list[Span]]) -> Iterator[Columns]:
+def rows_at(version: Version, spans: Mapping[str, Sequence[Span]]) -> Iterator[Run]:
+    """The rows of a version in these places of its files, as far as it has them."""
     for part in version.parts:
         for segment in part.segments:
             assert segment.ref is not None, "a version in memory has no files"
@@ -114,7 +115,7 @@ def _rows(version: Version, spans: dict[str, list[Span]]) -> Iterator[Columns]:
             for start, stop in spans.get(segment.ref.file, ()):
                 low, high = max(start, first), min(stop, last)
                 if low < high:
-                    yield _queries(segment.run.slice(low - first, high - first))
+                    yield segment.run.slice(low - first, high - first)
 
 
 def _queries(run: Run) -> Columns:

@@ -6,7 +6,7 @@ are: then not a row is looked at. Else the rows that the batch wrote, both times
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,14 +14,13 @@ import pyarrow as pa
 from msgspec import structs
 
 from crossstream.planning.plan import StoreDef
-from crossstream.query.changes import only_in
+from crossstream.query.changes import only_in, rows_at
 from crossstream.recompute.again import Place, Rerun
 from crossstream.recompute.inputs import object_of
 from crossstream.recompute.partings import MOST, Found, Name, Parting, name_of, sides
 from crossstream.serdes.primitives import Bytes
 from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest
 from crossstream.storage.root import state_partition
-from crossstream.storage.store import Version
 
 _IDENTITY = ("h", "s", "key", "key2", "n")
 """Columns that say which row a row is."""
@@ -127,20 +126,9 @@ def _written(rerun: Rerun, store: StoreDef, place: Place, name: str | None) -> p
         return _frame(store, [])
     older, newer = (_manifest(rerun, store, place, one) for one in (earlier, name))
     before, after = (rerun.version(store, place[1], one) for one in (earlier, name))
-    added = _frame(store, list(_rows(after, only_in(newer, older))))
-    gone = _frame(store, list(_rows(before, only_in(older, newer))))
+    added = _frame(store, [run.columns for run in rows_at(after, only_in(newer, older))])
+    gone = _frame(store, [run.columns for run in rows_at(before, only_in(older, newer))])
     return added.join(gone, on=added.columns, how="anti", nulls_equal=True)
-
-
-def _rows(version: Version, spans: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[Mapping[str, Any]]:
-    for part in version.parts:
-        for segment in part.segments:
-            assert segment.ref is not None, "it was saved"
-            first, last = segment.ref.start, segment.ref.stop
-            for start, stop in spans.get(segment.ref.file, ()):
-                low, high = max(start, first), min(stop, last)
-                if low < high:
-                    yield segment.run.slice(low - first, high - first).columns
 
 
 def _frame(store: StoreDef, parts: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

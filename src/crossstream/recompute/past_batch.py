@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
-from crossstream.graph.nodes import FrameSource, Graph
+from crossstream.graph.nodes import Graph
 from crossstream.planning.plan import Plan
 from crossstream.query.files import application_of
+from crossstream.runtime.turns import batch_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit
 from crossstream.storage.root import Place, StateRoot, root_of
@@ -41,23 +42,9 @@ class PastBatch:
 
     def as_batch(self, plan: Plan) -> Batch:
         """The batch as its tasks got it."""
-        entry, before = self.entry, self.before
-        versions = {store: names for store, names in before.versions.items() if store in plan.stores}
-        starts = self.application.starts
+        before, starts = self.before, self.application.starts
         ids = {**starts.topic_ids, **before.topic_ids} if self.after is None else self.after.topic_ids
-        return Batch(
-            entry.id,
-            entry.ranges,
-            self.partitions,
-            versions,
-            silence=entry.silence,
-            shares=entry.shares,
-            clock=int(entry.time * 1000),
-            frames=tuple(node.name for node in plan.topology.each(FrameSource)),
-            expected=entry.expected,
-            frame_versions=before.frame_versions,
-            snapshots=starts.snapshots(ids),
-        )
+        return batch_of(self.entry, before, plan, starts.snapshots(ids))
 
 
 def past_batch(state_dir: Place, number: int) -> PastBatch:

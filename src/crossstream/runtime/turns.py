@@ -6,10 +6,37 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from crossstream.graph.nodes import FrameSource
 from crossstream.planning.plan import Plan
 from crossstream.runtime.round import Outgoing, Sent
+from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.task.batch import Batch, Report, unpack_report
 from crossstream.task.shuffle_codec import FRAME, REPORT, Block
+
+
+def batch_of(
+    entry: BatchEntry,
+    before: Commit,
+    plan: Plan,
+    snapshots: dict[str, dict[int, int]],
+    *,
+    wants_keys: bool = False,
+) -> Batch:
+    """A batch as its tasks get it: what the log has of it, on the state ``before``. The others: see `Batch`."""
+    return Batch(
+        entry.id,
+        entry.ranges,
+        before.partitions,
+        {store: names for store, names in before.versions.items() if store in plan.stores},
+        silence=entry.silence,
+        shares=entry.shares,
+        clock=int(entry.time * 1000),
+        frames=tuple(node.name for node in plan.topology.each(FrameSource)),
+        wants_keys=wants_keys,
+        expected=entry.expected,
+        frame_versions=before.frame_versions,
+        snapshots=snapshots,
+    )
 
 
 def follows(plan: Plan, batch: Batch) -> bool:
