@@ -10,6 +10,7 @@ LOCK := requirements.lock
 RUNTIME_LOCK := requirements-runtime.lock
 INSTALLED := $(VENV)/.installed
 INSTALLED_RUNTIME := $(VENV)/.installed-runtime
+INSTALLED_NATIVE := $(VENV)/.installed-native
 OLDEST := .venv-oldest
 OLDEST_PYTHONS := python3.10 python3.11 python3.12
 OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package tests/cli \
@@ -29,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: java $(INSTALLED) ## installs the locked dependencies and the package into .venv; checks for Java
+setup: java $(INSTALLED) $(INSTALLED_NATIVE) ## installs the locked dependencies and the package into .venv; checks for Java
 
 # PYTHON=… chooses the interpreter; otherwise the first one that is new enough is taken.
 define make_venv
@@ -68,6 +69,15 @@ $(INSTALLED_RUNTIME): $(RUNTIME_LOCK) pyproject.toml
 	$(make_venv)
 	@echo "Installing crossstream and what it needs to run into $(VENV) (PySpark is large: about a minute)"
 	$(call install,$(RUNTIME_LOCK) --no-compile)
+
+# Optional (decision 0052): without a C compiler all runs without it.
+$(INSTALLED_NATIVE): $(INSTALLED) $(wildcard native/src/* native/crossstream_native/*.py native/*.py native/pyproject.toml)
+	@if command -v "$${CC:-cc}" >/dev/null; then \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./native; \
+	    touch $@; \
+	else \
+	    echo "There is no C compiler: crossstream runs without its native part, and tests of it are skipped." >&2; \
+	fi
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \

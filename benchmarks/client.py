@@ -1,9 +1,10 @@
 """Applications in Python without Spark and without us, run as programs: what the client takes, and a join by hand.
 
 `python-client`: Kafka's Python client and nothing else; every record of the orders is read and written again as it
-is. No application in Python that uses this client is much faster. `python-loop`: the shortest join of a stream and a
-table that one can write with it: the customers in a dict, msgspec for JSON. It follows no table that changes, and
-nothing of it survives a crash.
+is. No application in Python that uses this client is much faster. `native-client` does the same with crossstream's
+native consumer and producer, which make no Python object for a record. `python-loop`: the shortest join of a stream
+and a table that one can write with Kafka's client: the customers in a dict, msgspec for JSON. It follows no table that
+changes, and nothing of it survives a crash.
 """
 
 from __future__ import annotations
@@ -13,17 +14,30 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
+import numpy as np
 import psutil  # type: ignore[import-untyped]
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from benchmarks.generate import Topics, ends_of
 from benchmarks.ours import ROOT, Customer, Order
-from crossstream.kafka.client import BATCHING, FETCH
+from crossstream.kafka import KafkaConnection
+from crossstream.kafka.client import BATCHING, FETCH, Complaints, open_consumer, open_producer
+from crossstream.kafka.native.consumer import NativeConsumer
+from crossstream.kafka.native.producer import NativeProducer
 
-CLIENT, LOOP = "python-client", "python-loop"
+CLIENT, NATIVE, LOOP = "python-client", "native-client", "python-loop"
+WORKS = (CLIENT, NATIVE)
 CORES = 2
 TAKEN = 10_000
 
@@ -35,7 +49,7 @@ Result = tuple[bytes, bytes]
 
 
 class Client:
-    """One run of ``work``, which is `CLIENT` or of `LOOPS`, from the begin of the topics, a process for each core.
+    """One run of ``work``, one of `WORKS` or `LOOPS`, from the begin of the topics, a process for each core.
 
     Each process takes some partitions of the orders, and the same of the customers, or all of a global table.
     """
@@ -126,15 +140,40 @@ def join(customers: Iterable[tuple[bytes, bytes]], *, by_key: bool) -> Callable[
     return joined
 
 
+def copy_natively(bootstrap: str, orders: str, results: str, partitions: list[int]) -> NoReturn:
+    """Reads and writes until it is killed."""
+    connection = KafkaConnection(bootstrap)
+    consumer = open_consumer(connection, Complaints())
+    producer = open_producer(connection, Complaints())
+    if not isinstance(consumer, NativeConsumer) or not isinstance(producer, NativeProducer):
+        raise SystemExit("crossstream-native is not installed: make setup")
+    consumer.incremental_assign([TopicPartition(orders, number, 0) for number in partitions])
+    while True:
+        taken = consumer.take(TAKEN, 0.01)
+        for run in taken.runs:
+            goes = np.full(run.records.num_rows, run.tp.partition, np.int32)
+            outgoing = producer.outgoing(results, run.records, goes, None)
+            while (refusal := outgoing.send()) is not None:
+                if refusal.code() != KafkaError._QUEUE_FULL:
+                    raise KafkaException(refusal)
+                producer.poll(0.01)
+        if taken.runs:
+            producer.poll(0)
+        else:
+            producer.flush(10)
+
+
 def main() -> None:
     """Reads and writes until it is killed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=(CLIENT, *LOOPS))
+    parser.add_argument("work", choices=(*WORKS, *LOOPS))
     for name in ("bootstrap", "orders", "customers", "results"):
         parser.add_argument(name)
     parser.add_argument("--partitions", type=int, nargs="+")
     parser.add_argument("--table-partitions", type=int, nargs="+")
     given = parser.parse_args()
+    if given.work == NATIVE:
+        copy_natively(given.bootstrap, given.orders, given.results, given.partitions)
     result_of: Any = copy
     if given.work != CLIENT:
         customers = Reading(given.bootstrap, given.customers, given.table_partitions).until_end()

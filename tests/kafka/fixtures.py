@@ -123,16 +123,16 @@ def log(broker: KafkaConnection) -> Iterator[KafkaLog]:
     log.close()
 
 
-@pytest.fixture(scope="session")
-def reader(broker: KafkaConnection) -> Iterator[KafkaReader]:
-    """One reader for all tests, as a worker has one for all batches."""
+@pytest.fixture(scope="module")
+def reader(broker: KafkaConnection, edge: str) -> Iterator[KafkaReader]:
+    """One reader for all tests of a module, as a worker has one for all batches."""
     reader = broker.reader()
     yield reader
     reader.close()
 
 
-@pytest.fixture(scope="session")
-def writer(broker: KafkaConnection) -> Iterator[KafkaWriter]:
+@pytest.fixture(scope="module")
+def writer(broker: KafkaConnection, edge: str) -> Iterator[KafkaWriter]:
     writer = broker.writer()
     yield writer
     writer.close()

@@ -12,9 +12,10 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
+from tests.kafka.edges import both_edges
 from tests.kafka.fixtures import new_topic, records, whole
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, *both_edges]
 
 
 def noise(count: int, size: int, seed: int = 0) -> pa.RecordBatch:

@@ -48,7 +48,7 @@ def test_settings_the_client_does_not_know_are_refused() -> None:
 @pytest.mark.parametrize("patience", [LONGEST / 1000, float("inf")])
 def test_patience_may_have_no_end(patience: float) -> None:
     connection = KafkaConnection("127.0.0.1:1", patience_seconds=patience)
-    open_producer(connection, Complaints(), lambda error, message: None)  # the client takes it
+    open_producer(connection, Complaints())  # the client takes it
 
 
 def test_importing_opens_and_imports_no_client() -> None:

@@ -22,9 +22,10 @@ from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange
+from tests.kafka.edges import both_edges
 from tests.kafka.fixtures import await_end, frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, *both_edges]
 
 
 def write_transactions(

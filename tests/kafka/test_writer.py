@@ -15,9 +15,10 @@ from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.partitioning import murmur2_partitions
+from tests.kafka.edges import both_edges
 from tests.kafka.fixtures import frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, *both_edges]
 
 
 def read_all(reader: KafkaReader, log: KafkaLog, topic: str, partition: int) -> list[tuple[object, ...]]:

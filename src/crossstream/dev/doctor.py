@@ -98,6 +98,7 @@ def all_checks(arguments: Namespace) -> Iterator[Check]:
     yield Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
     yield java()
     yield from packages()
+    yield native_part()
     yield spark_home()
     yield worker_python()
     yield host_name()
@@ -129,6 +130,19 @@ def packages() -> Iterator[Check]:
     failures = _imported(list(modules.values()))
     for name, version in versions.items():
         yield _package(name, version, failures.get(modules.get(name, "")))
+
+
+def native_part() -> Check:
+    """Whether records pass to Kafka without a Python object for each."""
+    version = _version("crossstream-native")
+    if version is None:
+        return Check("crossstream-native", "note", "not installed: reading and writing topics takes longer")
+    from crossstream.kafka.native.library import SWITCH, library
+
+    if library() is not None:
+        return Check("crossstream-native", "ok", version)
+    off = os.environ.get(SWITCH) == "off"
+    return Check("crossstream-native", "note", f"{SWITCH}=off" if off else f"{version} does not fit")
 
 
 def _package(name: str, version: str | None, failure: str | None) -> Check:

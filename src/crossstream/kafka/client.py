@@ -15,20 +15,27 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from crossstream.error_codes import refuse
 from crossstream.kafka import errors
+from crossstream.kafka.messages import MessageConsumer, MessageProducer
+from crossstream.kafka.native.client import takes
+from crossstream.kafka.native.consumer import NativeConsumer
+from crossstream.kafka.native.library import library as native_library
+from crossstream.kafka.native.producer import NativeProducer
+from crossstream.kafka.ports import Client, ReadingClient, WritingClient
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.topics import OffsetRange
 
-Client = TypeVar("Client")
+Opened = TypeVar("Opened")
 
 logger = logging.getLogger("crossstream.kafka")
 logger.addHandler(logging.NullHandler())
@@ -169,27 +176,27 @@ class Complaints:
             self.last = error.str()
 
 
-def open_consumer(connection: KafkaSettings, complaints: Complaints) -> Consumer:
+def open_consumer(connection: KafkaSettings, complaints: Complaints) -> ReadingClient:
     """A consumer of assigned partitions, in no group."""
     settings = {**CLIENT, **FETCH, **connection.settings, **CONSUMER}
-    return _open(Consumer, connection, settings, complaints)
+    return _open(_kinds(settings).consumer, connection, settings, complaints)
 
 
 def open_producer(
     connection: KafkaSettings,
     complaints: Complaints,
-    on_delivery: object,
     sizes: Sizes = SIZES,
     transaction: Mapping[str, object] = MappingProxyType({}),
-) -> Producer:
+) -> WritingClient:
     """An idempotent producer that gives up on a record after the connection's patience.
 
     ``transaction``: its settings, of one that writes in transactions.
     """
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
     tuning = {**BATCHING, **sizes.settings()}
-    own = {**PRODUCER, **transaction, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
-    return _open(Producer, connection, {**CLIENT, **tuning, **connection.settings, **own}, complaints)
+    settings = {**CLIENT, **tuning, **connection.settings, **PRODUCER, **transaction}
+    settings["message.timeout.ms"] = patience_ms
+    return _open(_kinds(settings).producer, connection, settings, complaints)
 
 
 def open_committer(
@@ -200,7 +207,7 @@ def open_committer(
     return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
 
 
-def find_brokers(client: Consumer | Producer, topic: str, connection: KafkaSettings) -> bool:
+def find_brokers(client: Client, topic: str, connection: KafkaSettings) -> bool:
     """Connects a client and makes it look for the brokers of a topic; whether it could.
 
     By itself a client looks for the brokers of new topics once a second (librdkafka, issue 3202).
@@ -213,17 +220,32 @@ def find_brokers(client: Consumer | Producer, topic: str, connection: KafkaSetti
     return True
 
 
+class Kinds(NamedTuple):
+    """How records pass between Kafka and Arrow."""
+
+    consumer: Callable[..., ReadingClient]
+    producer: Callable[..., WritingClient]
+
+
+def _kinds(settings: Mapping[str, object]) -> Kinds:
+    """Native clients where they are to be had, and take such settings."""
+    library = native_library()
+    if library is None or not takes(settings):
+        return Kinds(MessageConsumer, MessageProducer)
+    return Kinds(partial(NativeConsumer, library), partial(NativeProducer, library))
+
+
 def open_admin(connection: KafkaSettings, complaints: Complaints) -> AdminClient:
     """A client for topics and offsets."""
     return _open(AdminClient, connection, {**CLIENT, **connection.settings, **ASKING}, complaints)
 
 
 def _open(
-    kind: Callable[..., Client],
+    kind: Callable[..., Opened],
     connection: KafkaSettings,
     settings: Mapping[str, object],
     complaints: Complaints,
-) -> Client:
+) -> Opened:
     addressed = {**settings, "bootstrap.servers": connection.bootstrap_servers, "error_cb": complaints}
     try:
         return kind(addressed, logger=logger)
@@ -252,7 +274,7 @@ class Stall:
     ``waited`` counts only time spent waiting, not the time a caller takes between batches.
     """
 
-    def __init__(self, consumer: Consumer, complaints: Complaints, patience_seconds: float) -> None:
+    def __init__(self, consumer: ReadingClient, complaints: Complaints, patience_seconds: float) -> None:
         self.consumer = consumer
         self._complaints = complaints
         self._patience = patience_seconds
@@ -349,7 +371,7 @@ class FlushStall:
         return lasts
 
 
-def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
+def is_cut_off(producer: WritingClient, connection: KafkaSettings) -> bool:
     """Whether another client finds brokers, and this one still finds none."""
     if _is_answered(producer) or not _is_answered(open_admin(connection, Complaints())):
         return False

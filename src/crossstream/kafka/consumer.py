@@ -2,70 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter, ne
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic, sleep
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from crossstream.gc_pause import paused_gc
 from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, Stall, find_brokers, logger, open_consumer
+from crossstream.kafka.ports import Event, ReadingClient, Run
 from crossstream.kafka.settings import KafkaSettings
-from crossstream.records import RECORDS, Header, concat, encode_headers
+from crossstream.records import concat
 from crossstream.topics import OffsetRange, TopicPartition
-
-# Of a record that was read, none of these is None.
-offset_of = cast("Callable[[Message], int]", Message.offset)
-topic_of = cast("Callable[[Message], str]", Message.topic)
-partition_of = cast("Callable[[Message], int]", Message.partition)
-_headers_of = cast("Callable[[Message], list[Header] | None]", Message.headers)
-_milliseconds = cast("Callable[[tuple[int, int]], int]", itemgetter(1))
-
-
-def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """The messages of one partition as a batch of `RECORDS`, in their order. No Python frame per message."""
-    headers = list(map(_headers_of, messages))
-    bare = headers.count(None) == len(headers)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(list(map(Message.key, messages)), pa.large_binary()),
-            pa.array(list(map(Message.value, messages)), pa.large_binary()),
-            pa.array(np.array(list(map(_milliseconds, map(Message.timestamp, messages))), np.int64)),
-            pa.array(_offsets(messages)),
-            pa.nulls(len(headers), pa.large_binary())
-            if bare
-            else pa.array(list(map(encode_headers, headers)), pa.large_binary()),
-        ],
-        schema=RECORDS,
-    )
-
-
-def _offsets(messages: Sequence[Message]) -> np.ndarray:
-    """They ascend, so the first and the last one say whether there are gaps."""
-    first, last = offset_of(messages[0]), offset_of(messages[-1])
-    if last - first == len(messages) - 1:
-        return np.arange(first, last + 1)
-    return np.array(list(map(offset_of, messages)), np.int64)
-
-
-def runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, Sequence[Message]]]:
-    """Neighbouring messages of the same partition, together."""
-    partitions = list(map(partition_of, messages))
-    topics = list(map(topic_of, messages))
-    if partitions.count(partitions[0]) == topics.count(topics[0]) == len(messages):
-        yield TopicPartition(topics[0], partitions[0]), messages
-        return
-    begins = np.diff(partitions, prepend=-1) != 0
-    begins[1:] |= np.fromiter(map(ne, topics[1:], topics), np.bool_, len(topics) - 1)
-    starts = np.flatnonzero(begins).tolist()
-    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
-        yield TopicPartition(topics[start], partitions[start]), messages[start:end]
 
 
 class Cursor:
@@ -80,7 +30,7 @@ class Cursor:
         self.tp = TopicPartition(span.topic, span.partition)
         self.position = span.start
         self.assigned = True
-        self.ahead: list[Message] = []
+        self.ahead: list[Run] = []
         self.known_end = span.start
         self.rows = 0
         self.size = 0
@@ -90,19 +40,22 @@ class Cursor:
     def done(self) -> bool:
         return self.position >= self.span.end
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """Keeps the messages of the range as columns, and those past it as messages."""
-        if offset_of(messages[0]) < self.position:
-            messages = messages[bisect_left(messages, self.position, key=offset_of) :]
-        cut = len(messages)
-        if cut and offset_of(messages[-1]) >= self.span.end:
-            cut = bisect_left(messages, self.span.end, key=offset_of)
-            self.ahead.extend(messages[cut:])
+    @property
+    def rows_ahead(self) -> int:
+        return sum(run.records.num_rows for run in self.ahead)
+
+    def take(self, run: Run) -> None:
+        """Keeps the records of the range, and apart from them those past it."""
+        if run.first < self.position:
+            run = _part(run, self.position, run.last + 1)
+        if run.records.num_rows and run.last >= self.span.end:
+            self.ahead.append(_part(run, self.span.end, run.last + 1))
+            run = _part(run, run.first, self.span.end)
             self.position = self.span.end
-        elif cut:
-            self.position = offset_of(messages[-1]) + 1
-        if cut:
-            self._keep(to_batch(messages[:cut]))
+        elif run.records.num_rows:
+            self.position = run.last + 1
+        if run.records.num_rows:
+            self._keep(run.records)
 
     def reach(self, offset: int) -> None:
         """The partition ends at ``offset``: nothing but what came already lies below it."""
@@ -112,8 +65,8 @@ class Cursor:
 
     def continue_from(self, last: Cursor) -> None:
         """Takes over what came past the end of the range before this one."""
-        if last.ahead:
-            self.take(last.ahead)
+        for run in last.ahead:
+            self.take(run)
         self.reach(last.known_end)
 
     def full_batches(self, max_rows: int, *, everything: bool) -> Iterator[pa.RecordBatch]:
@@ -132,6 +85,13 @@ class Cursor:
         self._batches.append(batch)
         self.rows += batch.num_rows
         self.size += batch.nbytes
+
+
+def _part(run: Run, start: int, end: int) -> Run:
+    """The records with offsets from ``start`` up to ``end``."""
+    offsets = run.records.column("offset").to_numpy()
+    first, last = np.searchsorted(offsets, [start, end]).tolist()
+    return Run(run.tp, run.records.slice(first, last - first), start, end - 1)
 
 
 def ready(
@@ -156,7 +116,7 @@ CHUNK = 4096
 HELD_BYTES = 32 << 20
 """Records held back to fill batches, over all partitions of a read."""
 AHEAD = 20_000
-"""Messages kept of a partition whose range is done while others are still read."""
+"""Records kept of a partition whose range is done while others are still read."""
 BACKLOG = 100_000
 """Offsets left in a log that make fetching ahead worth it: its queue gets full, and the client rests."""
 POLL_SECONDS = 0.25
@@ -171,7 +131,7 @@ class KafkaReader:
     def __init__(self, connection: KafkaSettings) -> None:
         self._connection = connection
         self._complaints = Complaints()
-        self._consumer: Consumer | None = None
+        self._consumer: ReadingClient | None = None
         self._left: dict[TopicPartition, Cursor] = {}  # finished, and still assigned
         self._known_topics: set[str] = set()  # topics whose brokers the consumer knows
         self._reads = 0
@@ -232,7 +192,7 @@ class KafkaReader:
             if not finished and mine == self._reads:
                 self._unassign_all(consumer)
 
-    def _begin(self, cursors: Cursors) -> Consumer:
+    def _begin(self, cursors: Cursors) -> ReadingClient:
         """Assigns the partitions; those that were left where their ranges start continue from there."""
         consumer = self._open() if self._consumer is None else self._consumer
         if self._reading:
@@ -252,20 +212,20 @@ class KafkaReader:
             cursors[tp].continue_from(last)
         return consumer
 
-    def _open(self) -> Consumer:
+    def _open(self) -> ReadingClient:
         """A new consumer, which knows no topic yet."""
         self._known_topics = set()
         self._consumer = open_consumer(self._connection, self._complaints)
         return self._consumer
 
-    def _find_brokers(self, consumer: Consumer, topics: set[str]) -> None:
+    def _find_brokers(self, consumer: ReadingClient, topics: set[str]) -> None:
         """Makes the consumer look for the brokers of new topics; if one cannot be asked for, it asks for no other."""
         for topic in topics - self._known_topics:
             if not find_brokers(consumer, topic, self._connection):
                 return
             self._known_topics.add(topic)
 
-    def _reopen(self, cursors: Cursors) -> Consumer:
+    def _reopen(self, cursors: Cursors) -> ReadingClient:
         """Another consumer, which continues where this one is: it may be cut off."""
         if self._consumer is not None:
             self._consumer.close()
@@ -275,52 +235,33 @@ class KafkaReader:
         _assign(consumer, [cursor for cursor in cursors.values() if cursor.assigned])
         return consumer
 
-    def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
+    def _fetch(self, consumer: ReadingClient, cursors: Cursors, stall: Stall) -> None:
         """Takes what has arrived, or waits a little for it."""
         asked = monotonic()
-        advanced = False
-        with paused_gc():
-            first = consumer.poll(POLL_SECONDS)
-            if first is not None:
-                more = _room(cursors) - 1
-                messages = [first, *consumer.consume(more, 0)] if more else [first]
-                advanced = self._distribute(consumer, messages, cursors, stall)
-                del messages, first  # before the collector is back
+        taken = consumer.take(_room(cursors), POLL_SECONDS)
+        for run in taken.runs:
+            if run.tp in cursors:
+                cursors[run.tp].take(run)
+        advanced = bool(taken.runs)
+        for event in taken.events:
+            advanced |= self._handle(consumer, event, cursors, stall)
         if advanced:
             stall.progress()
         else:
             unfinished = [(cursor.span, cursor.position) for cursor in cursors.values() if not cursor.done]
             stall.waited_for(monotonic() - asked, unfinished)
 
-    def _distribute(
-        self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall
-    ) -> bool:
-        """Gives messages to their cursors; whether there were any, or a range is done."""
-        records = messages
-        if any(map(Message.error, messages)):
-            records = [message for message in messages if message.error() is None]
-        for tp, run in runs(records) if records else ():
-            if tp in cursors:
-                cursors[tp].take(run)
-        advanced = bool(records)
-        if records is not messages:
-            for message in messages:
-                if (error := message.error()) is not None:
-                    advanced |= self._handle(consumer, message, error, cursors, stall)
-        return advanced
-
-    def _handle(
-        self, consumer: Consumer, message: Message, error: KafkaError, cursors: Cursors, stall: Stall
-    ) -> bool:
+    def _handle(self, consumer: ReadingClient, event: Event, cursors: Cursors, stall: Stall) -> bool:
         """Handles an event of a partition; whether it finished a range."""
+        error = event.error
         if errors.is_denial(error):
-            raise errors.refused(error.str(), message.topic())
-        cursor = cursors.get(TopicPartition(message.topic() or "", message.partition() or 0))
+            raise errors.refused(error.str(), event.topic)
+        cursor = cursors.get(TopicPartition(event.topic or "", event.partition))
         if cursor is None:
             return False
         was_done = cursor.done
         if error.code() == KafkaError._PARTITION_EOF:
-            cursor.reach(message.offset() or 0)
+            cursor.reach(event.offset)
         elif was_done:
             _unassign_done(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -328,16 +269,16 @@ class KafkaReader:
         elif error.code() in errors.GARBLED or error.fatal():
             raise errors.unreadable(cursor.tp, cursor.position, error.str())
         else:
-            logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
+            logger.info("%s [%s]: %s", event.topic, event.partition, error.str())
         return cursor.done and not was_done
 
-    def _drop_idle(self, consumer: Consumer, cursors: Cursors) -> None:
+    def _drop_idle(self, consumer: ReadingClient, cursors: Cursors) -> None:
         """Unassigns the partitions that are done and not worth fetching ahead."""
         idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
-        idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
+        idle = [cursor for cursor in idle if cursor.rows_ahead > AHEAD or _left(consumer, cursor) < BACKLOG]
         _unassign_done(consumer, idle)
 
-    def _unassign_all(self, consumer: Consumer) -> None:
+    def _unassign_all(self, consumer: ReadingClient) -> None:
         consumer.unassign()
         self._left, self._reading = {}, False
 
@@ -350,7 +291,7 @@ def _room(cursors: Cursors) -> int:
     return min(CHUNK, cursor.span.end - cursor.position)
 
 
-def _left(consumer: Consumer, cursor: Cursor) -> int:
+def _left(consumer: ReadingClient, cursor: Cursor) -> int:
     """Offsets between the range and the end of its partition, as far as the client has heard."""
     _, end = consumer.get_watermark_offsets(
         KafkaPartition(cursor.span.topic, cursor.span.partition), cached=True
@@ -358,7 +299,7 @@ def _left(consumer: Consumer, cursor: Cursor) -> int:
     return int(end) - cursor.position
 
 
-def _restart(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
+def _restart(consumer: ReadingClient, cursor: Cursor, stall: Stall) -> None:
     """The broker does not hold the position: raises `SourceError` if it never will, or begins the read again."""
     try:
         stall.check_range(cursor.span, cursor.position, settled=True)
@@ -369,18 +310,18 @@ def _restart(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
     _assign(consumer, [cursor])
 
 
-def _unassign_done(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
+def _unassign_done(consumer: ReadingClient, cursors: Sequence[Cursor]) -> None:
     _unassign(consumer, [cursor.tp for cursor in cursors])
     for cursor in cursors:
         cursor.assigned, cursor.ahead = False, []
 
 
-def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:
+def _assign(consumer: ReadingClient, cursors: Iterable[Cursor]) -> None:
     positions = [(cursor.tp, cursor.position) for cursor in cursors]
     if partitions := [KafkaPartition(tp.topic, tp.partition, position) for tp, position in positions]:
         consumer.incremental_assign(partitions)
 
 
-def _unassign(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
+def _unassign(consumer: ReadingClient, partitions: Iterable[TopicPartition]) -> None:
     if gone := [KafkaPartition(tp.topic, tp.partition) for tp in partitions]:
         consumer.incremental_unassign(gone)

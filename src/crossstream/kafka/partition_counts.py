@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from time import monotonic, sleep
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from crossstream.errors import CrossStreamError
 from crossstream.kafka import errors as faults
 from crossstream.kafka.client import ASK_SECONDS, SETTLE_SECONDS, Complaints
+from crossstream.kafka.ports import WritingClient
 
 REFRESH_SECONDS = 5.0
 PAUSE_SECONDS = 0.1
@@ -21,7 +22,7 @@ class PartitionCounts:
         self._patience = patience_seconds
         self._known: dict[str, tuple[int | None, float]] = {}
 
-    def of(self, topic: str, producer: Producer, complaints: Complaints) -> int:
+    def of(self, topic: str, producer: WritingClient, complaints: Complaints) -> int:
         """The number, at most `REFRESH_SECONDS` old while brokers answer.
 
         Raises `SinkError`: CS-651 no answer and no number known, CS-652 no such topic, CS-653 access refused.
@@ -32,7 +33,7 @@ class PartitionCounts:
             self._known[topic] = known, monotonic()
         return known
 
-    def known(self, topic: str, producer: Producer) -> int | None:
+    def known(self, topic: str, producer: WritingClient) -> int | None:
         """The number as far as it is known, looked at as often; None if brokers have not answered yet."""
         known, asked = self._known.get(topic, (None, -REFRESH_SECONDS))
         if monotonic() - asked >= REFRESH_SECONDS:
@@ -41,7 +42,7 @@ class PartitionCounts:
             self._known[topic] = known, monotonic()
         return known
 
-    def _ask(self, topic: str, producer: Producer, complaints: Complaints, known: int | None) -> int:
+    def _ask(self, topic: str, producer: WritingClient, complaints: Complaints, known: int | None) -> int:
         began = monotonic()
         while True:
             answer = _ask_once(topic, producer, min(ASK_SECONDS, self._patience))
@@ -67,7 +68,7 @@ def _uncounted(error: KafkaError, topic: str) -> CrossStreamError:
     return faults.not_written(what, error, topic=topic)
 
 
-def _ask_once(topic: str, producer: Producer, seconds: float) -> int | KafkaError:
+def _ask_once(topic: str, producer: WritingClient, seconds: float) -> int | KafkaError:
     try:
         found = producer.list_topics(topic, timeout=seconds).topics[topic]
     except KafkaException as failed:

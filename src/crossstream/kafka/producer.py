@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import repeat
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from crossstream.kafka import errors as faults
@@ -33,16 +31,18 @@ from crossstream.kafka.client import (
     open_producer,
 )
 from crossstream.kafka.partition_counts import PartitionCounts
+from crossstream.kafka.ports import Failure, Outgoing, WritingClient
 from crossstream.kafka.settings import KafkaSettings
-from crossstream.partitioning import Partitions, default_partitions
-from crossstream.records import decode_headers
+from crossstream.partitioning import Partitions
 from crossstream.runtime.staged_records import BY_KEY
 from crossstream.topics import check_name
 
 CHUNK = 16_384
-"""Records made Python objects at once."""
+"""Records that go to the client at once, between looks at what it reports."""
 WORTH_SORTING = 512
 """Fewer records at once are written in the order in which they come."""
+MOST_PARTITIONS = 1 << 16
+"""Of a topic with more, or of numbers that are no partitions, records are not sorted."""
 WAIT_SECONDS = 0.25
 IDLE_SECONDS = 1.0
 """After so long a producer may have lost its brokers unnoticed."""
@@ -50,9 +50,9 @@ HELD_BYTES = 32 << 20
 """What is kept of written records until they are flushed. If there are more, no other producer can get them."""
 SETTING = "max.message.bytes"
 
-Rows = tuple["Sequence[bytes | None]", "Sequence[bytes | None]", Sequence[int], Sequence[int]]
-Headers = list[tuple[str, "str | bytes | None"]]
-Written = tuple[str, pa.RecordBatch, "Sequence[int] | None"]
+Chosen = Sequence[int] | Partitions
+"""A partition for each record."""
+Written = tuple[str, pa.RecordBatch, Chosen | None]
 
 
 class KafkaWriter:
@@ -67,18 +67,18 @@ class KafkaWriter:
     def __init__(self, connection: KafkaSettings) -> None:
         self._connection = connection
         self._complaints = Complaints()
-        self._producer: Producer | None = None
+        self._producer: WritingClient | None = None
         self._held: list[Written] | None = []  # since the last flush, unless they are too many
         self._held_bytes = 0
         self._flushed_at = 0.0
-        self._failures: list[tuple[KafkaError, Message]] = []
+        self._failure: Failure | None = None  # the last that was raised
         self._admin: AdminClient | None = None  # while topics are asked for their limits
         self._counts = PartitionCounts(connection.patience_seconds)
         self._sizes = SIZES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as is known
         self._asked: dict[str, int | None] = {}  # what topics have said of their limits
 
-    def open(self) -> Producer:
+    def open(self) -> WritingClient:
         """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
         if self._producer is None:
             self._producer = self._opened()
@@ -86,13 +86,11 @@ class KafkaWriter:
             self._flushed_at = -IDLE_SECONDS
         return self._producer
 
-    def _opened(self, transaction: Mapping[str, object] = MappingProxyType({})) -> Producer:
-        self._failures, self._complaints = [], Complaints()
-        return open_producer(
-            self._connection, self._complaints, self._undelivered, self._sizes, transaction=transaction
-        )
+    def _opened(self, transaction: Mapping[str, object] = MappingProxyType({})) -> WritingClient:
+        self._failure, self._complaints = None, Complaints()
+        return open_producer(self._connection, self._complaints, self._sizes, transaction=transaction)
 
-    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Chosen | None = None) -> None:
         """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
 
         ``partitions``: one per record, or None for murmur2 of the key (null keys anywhere). Waits while
@@ -140,7 +138,6 @@ class KafkaWriter:
 
     def close(self) -> None:
         """Closes the producer without waiting: what was not flushed may be lost."""
-        self._failures = []
         self._admin = None
         if self._producer is not None:
             self._abandon(self._producer)
@@ -181,7 +178,7 @@ class KafkaWriter:
             logger.info("cannot ask for %s of %s: %s", SETTING, topic, failed)
             return None
 
-    def _connected(self, topic: str) -> Producer:
+    def _connected(self, topic: str) -> WritingClient:
         """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
 
         A new client needs one to get its producer id. If there is none when records come, it looks again after half a
@@ -195,7 +192,7 @@ class KafkaWriter:
             producer = self._replace(producer, [])
         return producer
 
-    def _hold(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
+    def _hold(self, topic: str, records: pa.RecordBatch, partitions: Chosen | None) -> None:
         """Keeps the records for another producer, while they are few."""
         self._held_bytes += records.get_total_buffer_size()
         if self._held_bytes > HELD_BYTES:
@@ -206,7 +203,7 @@ class KafkaWriter:
     def _forget(self) -> None:
         self._held, self._held_bytes = [], 0
 
-    def _replace(self, producer: Producer, held: Sequence[Written]) -> Producer:
+    def _replace(self, producer: WritingClient, held: Sequence[Written]) -> WritingClient:
         """Another producer, which gets the records that are ``held``."""
         self._abandon(producer)
         producer = self.open()
@@ -216,74 +213,45 @@ class KafkaWriter:
         return producer
 
     def _pass_on(
-        self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+        self,
+        producer: WritingClient,
+        topic: str,
+        records: pa.RecordBatch,
+        partitions: Chosen | None,
     ) -> None:
         chosen = None if partitions is None else np.asarray(partitions, np.int32)
         for start in range(0, records.num_rows, CHUNK):
             some = records.slice(start, CHUNK)
             goes = None if chosen is None else chosen[start : start + CHUNK]
-            if some.num_rows >= WORTH_SORTING:
-                some, goes = self._by_partition(producer, topic, some, goes)
-            self._produce(producer, topic, _rows(some, goes), some.column("headers"))
+            outgoing = producer.outgoing(topic, some, goes, self._sorted_by(producer, topic, some, goes))
+            while (refusal := outgoing.send()) is not None:
+                self._retry(producer, refusal, topic, outgoing)
             self._answer(producer, partial(producer.poll, 0))
             self._check(producer)
 
-    def _by_partition(
-        self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Partitions | None
-    ) -> tuple[pa.RecordBatch, Partitions | None]:
-        """One partition after the other, the records of each in their order; without a key, in any partition's.
+    def _sorted_by(
+        self, producer: WritingClient, topic: str, records: pa.RecordBatch, partitions: Partitions | None
+    ) -> int | None:
+        """Of how many partitions records are sorted by theirs; None: they are not."""
+        if records.num_rows < WORTH_SORTING:
+            return None
+        if partitions is not None and (partitions != BY_KEY).all():
+            most = int(partitions.max()) + 1
+            return most if most <= MOST_PARTITIONS else None
+        return self._counts.known(topic, producer)
 
-        The client keeps, sends and frees the records of a partition together. Where those of several come by turns, it
-        takes nearly twice the processor time. It still chooses the partition of records that have none.
-        """
-        goes = partitions
-        if goes is None or (goes == BY_KEY).any():
-            count = self._counts.known(topic, producer)
-            if count is None:
-                return records, partitions
-            by_key = default_partitions(records.column("key"), count)
-            goes = by_key if goes is None else np.where(goes == BY_KEY, by_key, goes)
-        order = np.argsort(goes.astype(np.uint16), kind="stable")
-        return records.take(pa.array(order)), None if partitions is None else partitions[order]
-
-    def _produce(self, producer: Producer, topic: str, rows: Rows, cells: pa.Array) -> None:
-        keys, values, partitions, timestamps = rows
-        nothing = repeat(None)
-        headers: Sequence[Headers | None] = [None] * len(keys)
-        last: tuple[Sequence[Headers | None], ...] = ()
-        if cells.null_count < len(cells):
-            headers = [list(decode_headers(cell)) or None for cell in cells.to_pylist()]
-            last = (headers,)
-        # By position: half the cost of keywords. No Python frame per record without headers.
-        calls = map(
-            producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps, *last
-        )
-        done: list[None] = []
-        while len(done) < len(keys):
-            try:
-                done.extend(calls)
-            except (BufferError, KafkaException) as full:
-                row = len(done)
-                record = values[row], keys[row], partitions[row], None, None, timestamps[row], headers[row]
-                self._retry(producer, full, topic, record)
-                done.append(None)
-
-    def _retry(self, producer: Producer, problem: Exception, topic: str, record: tuple[Any, ...]) -> None:
-        """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
-        while isinstance(problem, BufferError):
+    def _retry(self, producer: WritingClient, refusal: KafkaError, topic: str, outgoing: Outgoing) -> None:
+        """Waits a little for room in the queue; records in it expire after the patience. Raises what else there is."""
+        if refusal.code() == KafkaError._QUEUE_FULL:
             self._answer(producer, partial(producer.poll, WAIT_SECONDS))
             self._check(producer)
-            try:
-                return producer.produce(topic, *record)
-            except (BufferError, KafkaException) as again:
-                problem = again
-        if problem.args[0].code() == KafkaError._FATAL:
+            return
+        if refusal.code() == KafkaError._FATAL:
             self._answer(producer, partial(producer.poll, 0))
         self._abandon(producer)
-        _, key, partition, *_ = record
-        raise faults.undelivered(problem.args[0], topic, partition, key) from problem
+        raise faults.undelivered(refusal, topic, *outgoing.refused()) from KafkaException(refusal)
 
-    def _answer(self, producer: Producer, ask: Callable[[], int]) -> int:
+    def _answer(self, producer: WritingClient, ask: Callable[[], int]) -> int:
         """What the client answers. One that cannot continue (it may have no right to a producer id) raises once."""
         try:
             return ask()
@@ -294,40 +262,28 @@ class KafkaWriter:
                 f"the Kafka client cannot write any more: {error.str()}", error
             ) from ended
 
-    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failures.append((error, message))
-
-    def _check(self, producer: Producer) -> None:
+    def _check(self, producer: WritingClient) -> None:
         """Raises what the producer's threads reported."""
         denied = self._complaints.denied
-        if self._failures:
-            error, message = self._failures[0]
+        failure = producer.failure()
+        if failure is not None:
+            self._failure = failure
+            error = failure.error
             if error.code() in faults.TIMED_OUT and denied is not None:
                 error = denied
-            record = message.topic(), message.partition(), message.key()
-            refusal = faults.undelivered(error, *record, len(self._failures), self._complaints.last)
+            record = failure.topic, failure.partition, failure.key
+            refusal = faults.undelivered(error, *record, failure.lost, self._complaints.last)
         elif denied is not None:
             refusal = faults.not_allowed(denied.str())
         else:
             return
-        self._abandon(producer)  # which purges, and so adds failures
+        self._abandon(producer)
         raise refusal
 
-    def _abandon(self, producer: Producer) -> None:
+    def _abandon(self, producer: WritingClient) -> None:
         """Throws the queue away; the next write opens another producer."""
         self._producer = None
         self._fitting, self._asked = set(), {}
         with suppress(KafkaException):
             producer.purge()
             producer.flush(1.0)
-
-
-def _rows(records: pa.RecordBatch, partitions: Partitions | None) -> Rows:
-    stamps = records.column("timestamp").to_numpy(zero_copy_only=False)
-    return (
-        records.column("key").to_pylist(),
-        records.column("value").to_pylist(),
-        [BY_KEY] * records.num_rows if partitions is None else partitions.tolist(),
-        np.where(stamps == 0, 1, stamps).tolist(),
-    )

@@ -28,14 +28,15 @@ from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError
 from crossstream.kafka import errors
 from crossstream.kafka.client import Complaints, logger, open_committer
-from crossstream.kafka.producer import KafkaWriter
+from crossstream.kafka.ports import WritingClient
+from crossstream.kafka.producer import Chosen, KafkaWriter
 from crossstream.kafka.settings import KafkaSettings
 from crossstream.once import BatchMark, mark_as_text, mark_of_text
 from crossstream.runtime.staged_records import PARTITION
@@ -69,7 +70,7 @@ class _Writer(KafkaWriter):
         self._name = name
         self._owns = owns
 
-    def open(self) -> Producer:
+    def open(self) -> WritingClient:
         """Opens the producer: ends what an earlier one with this name left open, and lets that write no more.
 
         A successor takes the state before it opens its own producer. So if the state is still ours afterwards, that
@@ -90,7 +91,7 @@ class _Writer(KafkaWriter):
         for topic in topics:
             self._fit(topic)
 
-    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Chosen | None = None) -> None:
         self._pass_on(self.open(), topic, records, partitions)
 
     def store(self) -> None:
@@ -112,8 +113,8 @@ class _Writer(KafkaWriter):
             return None
         cause = failed.__cause__
         error = cause.args[0] if isinstance(cause, KafkaException) else None
-        if error is None and self._failures:
-            error, _ = self._failures[0]
+        if error is None and self._failure is not None:
+            error = self._failure.error
         return error if error is not None and error.code() in GONE else None
 
     def check(self) -> None:
@@ -166,7 +167,7 @@ class TransactionPublisher:
     _group: Consumer | None = None
     _known: BatchMark | None = None
     _topic: str = ""
-    _open: Producer | None = None
+    _open: WritingClient | None = None
 
     def begin(self, topic: str, state: str, newest: int, *, restarts: bool = False) -> None:
         """Before the first batch of a run: marks the state, so that a mark that is missing later has been lost.
@@ -288,7 +289,7 @@ class TransactionPublisher:
         for name, topic, *_ in staged:
             assert read is not None
             for records in pa.ipc.open_stream(read(name)):
-                self._writer.write(topic, records, records.column(PARTITION).to_pylist())
+                self._writer.write(topic, records, records.column(PARTITION).to_numpy())
         offsets = [KafkaPartition(self._topic, 0, 0, mark_as_text(mark))]
         try:
             self._writer.store()

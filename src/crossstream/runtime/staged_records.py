@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from crossstream.runtime.delivery import TaskId
@@ -36,7 +37,7 @@ class StagingWriter:
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         rows = records.num_rows
-        chosen = pa.array([BY_KEY] * rows if partitions is None else partitions, pa.int32())
+        chosen = pa.array(np.full(rows, BY_KEY) if partitions is None else partitions, pa.int32())
         columns = [records.column(name) for name in ("key", "value", "timestamp", "headers")]
         staged = pa.RecordBatch.from_arrays(
             [*columns, chosen], names=["key", "value", "timestamp", "headers", PARTITION]
