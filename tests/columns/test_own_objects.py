@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -141,3 +142,46 @@ def test_text_is_decoded_once_however_often_it_is_picked() -> None:
     values = Values(TEXT, wire=TEXT.encode_objects(["a longer text"]))
     found = values.take(np.zeros(3, np.int64)).own_objects()
     assert found[0] is found[1] is found[2]
+
+
+class Flat(msgspec.Struct):
+    n: int
+    name: str | None
+
+
+@pytest.mark.parametrize("serde", [JSON, serdes.json(Flat)], ids=["dict", "struct"])
+@pytest.mark.parametrize("looked_at", [False, True], ids=["not seen yet", "looked at before"])
+def test_a_flat_object_that_many_ask_for_is_copied(serde: Serde, looked_at: bool) -> None:
+    wire = JSON.encode_objects([{"n": 1, "name": "a"}, {"n": 2, "name": None}, None])
+    values = Values(serde, wire=wire)
+    known = values.objects() if looked_at else []
+    picked = values.take(np.array([0, 1, 0, -1, 2, 0, 1]))
+    expected = [msgspec.to_builtins(one) for one in picked.objects()]
+    for _ in range(3):
+        found = picked.own_objects()
+        assert [msgspec.to_builtins(one) for one in found] == expected
+        assert len({id(one) for one in found if one is not None}) == 5
+        for one in found:  # as a joiner may
+            if isinstance(one, dict):
+                one["n"] = "changed"
+            elif one is not None:
+                one.n = -1
+    assert looked_at is bool(known)
+
+
+def test_objects_of_empty_dicts_are_copied_too() -> None:
+    found = Values(JSON, wire=JSON.encode_objects([{}])).take(np.zeros(3, np.int64)).own_objects()
+    assert len(set(map(id, found))) == 3
+
+
+def test_rows_of_picked_rows_are_those_rows() -> None:
+    """Wherever their bytes are: with those they were picked of, or gathered already."""
+    values = Values(TEXT, wire=TEXT.encode_objects(list("abcde")))
+    for is_gathered in (False, True):
+        picked = values.take(np.array([4, -1, 2, 0]))
+        if is_gathered:
+            picked.wire()
+        again = picked.take(np.array([3, 1, 0, -1, 0]))
+        assert again.objects() == ["a", None, "e", None, "e"]
+        assert again.wire().to_pylist() == [b"a", None, b"e", None, b"e"]
+        assert picked.as_wire(TEXT).take(np.array([2])).wire().to_pylist() == [b"c"]

@@ -27,12 +27,16 @@ from crossstream.columns.functions import Function, frame_for, is_joiner, reads_
 from crossstream.columns.values import Bytes, Values
 from crossstream.error_codes import refuse
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
+from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, calls
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.errors import NO_COLUMN
 from crossstream.serdes.json.columns import beyond_the_calendar
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.sorted_run import places_of
+
+_JOINED = 2048
+"""Rows whose objects a joiner gets at a time (decision 0055)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,31 @@ def _on_rows(outcome: Outcome, rows: np.ndarray, count: int) -> Outcome:
 def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
     if function.expression is not None:
         return _express(function, key, arguments)
-    columns = [
-        values.own_objects() if is_joiner(arguments) else values.objects() for values in arguments.values()
-    ]
+    assert function.call is not None
+    if is_joiner(arguments):
+        return _joined(function, function.call, key, arguments)
+    columns = [values.objects() for values in arguments.values()]
     if function.with_key:
         columns.insert(0, key.objects())
-    assert function.call is not None
     results, failures = call_of_user(function.call, columns)
+    return Outcome(Values(function.returns, objects=results), failures)
+
+
+def _joined(
+    function: Function, call: Callable[..., Any], key: Values, arguments: Mapping[str, Values]
+) -> Outcome:
+    """A joiner on some rows at a time: no other reader gets their objects, and the next ones take their memory."""
+    results: list[Any] = []
+    failures: list[Failure] = []
+    with paused_gc():
+        for start in range(0, key.rows, _JOINED):
+            stop = min(start + _JOINED, key.rows)
+            columns = [values.slice(start, stop).own_objects() for values in arguments.values()]
+            if function.with_key:
+                columns.insert(0, key.slice(start, stop).objects())
+            found, failed = call_of_user(call, columns)
+            results += found
+            failures += [failure.at(start + failure.row) for failure in failed]
     return Outcome(Values(function.returns, objects=results), failures)
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays, calls
 from crossstream.serdes.contract import EngineSerde, Readers, Serde
+from crossstream.serdes.copies import Copy, copier_of
 from crossstream.serdes.own import known
 from crossstream.storage.columns import cut, take_or_null, valid
 
@@ -37,6 +38,7 @@ class Values:
     __slots__ = (
         "_base",
         "_chained",
+        "_copied",
         "_encoded",
         "_expressed",
         "_given",
@@ -63,6 +65,8 @@ class Values:
     _nulls: np.ndarray | None
     _given: np.ndarray | None
     """Of objects that were decoded: which of them a joiner has got."""
+    _copied: tuple[list[Any], Copy | None] | None
+    """Objects of which copies are given, and what makes these; None: it does not pay."""
     _chained: Sequence[Values]
     """Parts one after the other, each in the form it has."""
     _base: Values | None
@@ -88,6 +92,7 @@ class Values:
     def _begin(self, serde: Serde | None, rows: int) -> None:
         self.serde, self.rows = None if serde is None else known(serde), rows
         self._wire = self._objects = self._series = self._encoded = self._nulls = self._given = None
+        self._copied = None
         self._base, self._chained = None, ()
         self._partial = self._expressed = False
 
@@ -96,12 +101,18 @@ class Values:
         if len(rows) == 1 == self.rows and rows[0] == 0:
             return self
         base, picked = self, np.maximum(rows, -1)
-        if self._base is not None and self.decoded() is None:
+        if self._base is not None and not self._is_near():
             base, inner = self._base, self._picked
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = _empty(base.serde, len(picked))
         view._base, view._picked = base, picked
         return view
+
+    def _is_near(self) -> bool:
+        """Whether rows are better taken of these than of those they were picked of: they are here, and in a row."""
+        base: Any = self._base
+        others = base._objects is not None or base._series is not None or base._chained
+        return self.decoded() is not None or (self._wire is not None and not others)
 
     def slice(self, start: int, stop: int) -> Values:
         """Rows ``start`` to ``stop``, in the forms that are there."""
@@ -186,8 +197,21 @@ class Values:
         else:
             base, rows = self._base, self._picked
         if base._objects is None:
-            return self._to_objects()
+            copies = base._copies(rows)
+            return self._to_objects() if copies is None else copies
         return self.objects() if base._given is None else base._give_away(rows)
+
+    def _copies(self, rows: np.ndarray) -> list[Any] | None:
+        """Copies of the objects of these rows, where there are more of them than objects; None: decoding is as good."""
+        if self._copied is None:
+            if len(rows) <= self.rows or self._wire is None:
+                return None
+            objects = calls.decode_objects(self._known_serde(), self._wire)
+            self._copied = objects, copier_of(objects)
+        objects, copy = self._copied
+        if copy is None or not (rows < 0).any():
+            return None if copy is None else list(map(copy, map(objects.__getitem__, rows.tolist())))
+        return [None if row < 0 else copy(objects[row]) for row in rows.tolist()]
 
     def _to_objects(self) -> list[Any]:
         base = self._base
@@ -217,7 +241,8 @@ class Values:
         again = places[given[rows[places]] | (first[rows[places]] != places)]
         given[rows[places]] = True
         if len(again):
-            others = calls.decode_objects(self._known_serde(), take_or_null(self._wire, rows[again]))
+            wire, copies = take_or_null(self._wire, rows[again]), self._copies(rows[again])
+            others = calls.decode_objects(self._known_serde(), wire) if copies is None else copies
             for place, item in zip(again.tolist(), others, strict=True):
                 found[place] = item
         return found
@@ -289,6 +314,11 @@ class Values:
     def made(self) -> bool:
         """Whether a function made the values, so that they have no bytes yet."""
         return (self._base or self)._wire is None
+
+    def as_wire(self, serde: EngineSerde | None) -> Values:
+        """The same with bytes in the serde, but those of picked rows only when they are needed."""
+        is_picked = self._base is not None and self._wire is None and not self.made()
+        return self if is_picked and self.serde == serde else Values(serde, wire=self.wire(serde))
 
     def _known_serde(self) -> EngineSerde:
         if self.serde is None:

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import call_rows
-from crossstream.columns.hashing import partition_of
+from crossstream.columns.hashing import hash_keys, partition_of
 from crossstream.columns.values import Values
 from crossstream.error_codes import refuse
 from crossstream.errors import type_and_text
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes.contract import EngineSerde
-from crossstream.storage.columns import from_record_batch, to_record_batch
+from crossstream.storage.columns import from_record_batch, take, to_record_batch, valid
 from crossstream.storage.files import FEW, BufferList, whole
 
 Block = tuple[int, int, int, int, Any]
@@ -48,6 +48,10 @@ REPORT = -1
 """Exchange number of a block that holds a task's report."""
 FRAME = -2
 """Exchange number of a block for the driver: records of a `FrameSink`."""
+
+NONE = np.empty(0, np.uint64)
+"""No hashes."""
+_NO_ROWS = np.empty(0, np.int64)
 
 _HEAD = ("key", "value", "ts", "major", "minor")
 _DECODED = "decoded"
@@ -132,23 +136,35 @@ def route(
     sender: int,
     place: Callable[[Changes, int], dict[str, Any]],
     near: bool = False,
+    hot: np.ndarray = NONE,
 ) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
 
-    ``place``: where a row is from. ``near``: the receiver is in this process.
+    ``place``: where a row is from. ``near``: the receiver is in this process. ``hot``: see `Exchange.spread`.
     """
+    if exchange.copies:
+        changes = of_hot_keys(changes, exchange.key, hot, bits)
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = _in_wire_form(changes, key, value, exchange)
     unpacked = near and changes.rows <= HANDED
+    if exchange.copies:
+        blob = changes if unpacked else pack(changes, value, key)
+        yield from ((pid, blob) for pid in range(partitions))
+        return
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, changes if unpacked else pack(changes, value, key)
         return
     if exchange.partition_column is not None:
         pids = np.asarray(changes.extra[exchange.partition_column])
     elif partitioner is None:
-        pids = partition_of(changes.hashes(bits), partitions)
+        hashes = changes.hashes(bits)
+        pids = partition_of(hashes, partitions)
+        if len(hot) and exchange.second is not None:
+            spread = np.flatnonzero(np.isin(hashes, hot))
+            second = hash_keys(take(changes.extra[exchange.second], spread), bits)
+            pids[spread] = partition_of(second, partitions)
     else:
         pids = chosen_partitions(partitioner, changes.key, partitions, partial(place, changes))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
@@ -160,12 +176,24 @@ def route(
             yield pid, rows if unpacked else pack(rows, value, key)
 
 
+def of_hot_keys(changes: Changes, key: EngineSerde | None, hot: np.ndarray, bits: int) -> Changes:
+    """The rows of keys with these hashes."""
+    if not len(hot):
+        return changes.take(_NO_ROWS)
+    keys = changes.key.wire(key)
+    return changes.where(np.isin(hash_keys(keys, bits), hot) & valid(keys))
+
+
 def _in_wire_form(
     changes: Changes, key: EngineSerde | None, value: EngineSerde | None, exchange: Exchange
 ) -> Changes:
     """Encoded once, before the rows are spread over the partitions; with columns that travel, if they are decoded."""
     fields = changes.value.decoded(exchange.columns) if exchange.columns else None
-    own = Values(value, wire=changes.value.wire(value), fields=fields)
+    own = (
+        changes.value.as_wire(value)
+        if fields is None
+        else Values(value, wire=changes.value.wire(value), fields=fields)
+    )
     old = Values(value, wire=changes.old.wire(value)) if exchange.old and changes.old is not None else None
     return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=old)
 

@@ -23,16 +23,8 @@ from crossstream.serdes import arrays, errors
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers
 from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import is_decimal
-from crossstream.serdes.json.columns import (
-    Columns,
-    any_leaf,
-    checked,
-    conform,
-    json_text,
-    plain_columns,
-    series_of_plain,
-    some_fields,
-)
+from crossstream.serdes.json.columns import Columns, any_leaf, checked, conform, series_of_plain, some_fields
+from crossstream.serdes.json.native import native_columns
 from crossstream.serdes.json.rows import (
     Decoder,
     decode_row,
@@ -56,6 +48,7 @@ from crossstream.serdes.json.shapes import (
     schema_name,
     shape_of,
 )
+from crossstream.serdes.json.text import json_text, plain_columns
 
 NATIVE = (*KEPT, UUID)
 
@@ -97,11 +90,16 @@ def _schema_reading(dtype: pl.DataType) -> _SchemaReading:
 @lru_cache(maxsize=512)
 def _schema_columns(dtype: pl.DataType, names: frozenset[str] | None) -> Columns:
     reading = _schema_reading(dtype)
-    if names is None or not isinstance(dtype, pl.Struct):
+    if not isinstance(dtype, pl.Struct):
         return Columns(reading.decoder, reading.shape, None)
+    if names is None:
+        fields = reading.shape.fields if isinstance(reading.shape, StructOf) else ()
+        native = native_columns(fields, reading.shape, is_open=True)
+        return Columns(reading.decoder, reading.shape, None, native=native)
     shape = some_fields(read_schema(dtype), names, reading.name)
     assert isinstance(shape, StructOf)
-    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+    native = native_columns(shape.fields, shape, is_open=True)
+    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None, native=native)
 
 
 @lru_cache(maxsize=512)

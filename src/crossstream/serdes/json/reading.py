@@ -21,6 +21,7 @@ from crossstream.serdes.json.columns import (
     some_fields,
 )
 from crossstream.serdes.json.defaults import lacks_defaults
+from crossstream.serdes.json.native import native_columns
 from crossstream.serdes.json.rows import (
     CHUNK,
     Decoder,
@@ -33,6 +34,7 @@ from crossstream.serdes.json.shapes import (
     Layout,
     NoColumn,
     Shape,
+    StructOf,
     optional,
     rows_of,
 )
@@ -112,7 +114,15 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
         raise errors.no_column(reading.name, shape.reason)
     if reading.derives:
         return Columns(reading.decoder, shape, rows_of(shape.wire))
-    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+    fields = shape.fields if isinstance(shape, StructOf) else ()
+    is_open = names is not None or _is_open(reading.layout)
+    native = native_columns(fields, shape, is_open)
+    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None, native=native)
+
+
+def _is_open(layout: Layout | NoColumn) -> bool:
+    """Whether objects may have fields that are not known."""
+    return isinstance(layout, Layout) and not layout.options.get("forbid_unknown_fields")
 
 
 @lru_cache(maxsize=512)

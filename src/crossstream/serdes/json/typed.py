@@ -19,11 +19,7 @@ from crossstream.serdes import arrays, errors, shipping
 from crossstream.serdes.contract import NO_READER, EngineSerde, Readers, Serde
 from crossstream.serdes.description import Described, as_data
 from crossstream.serdes.json.bounds import TOO_DEEP, check_exponents, is_too_deep
-from crossstream.serdes.json.columns import (
-    conform,
-    json_text,
-    plain_columns,
-)
+from crossstream.serdes.json.columns import conform
 from crossstream.serdes.json.defaults import add_defaults
 from crossstream.serdes.json.plain import (
     NATIVE,
@@ -60,6 +56,7 @@ from crossstream.serdes.json.shapes import (
     rows_of,
     struct_dtype,
 )
+from crossstream.serdes.json.text import json_text, plain_columns
 from crossstream.serdes.json.types import (
     Scales,
     in_declared_order,
