@@ -7,6 +7,7 @@ from itertools import cycle
 
 import crossstream as cs
 from crossstream.runtime.rescaling import by_second_key, cutter, placements
+from crossstream.runtime.spreading import all_spread, by_hot_keys
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Segment, Version
 
@@ -25,7 +26,9 @@ def rescale_driver(driver: cs.TopologyTestDriver, partitions: int) -> None:
             continue
         held.setdefault(store, {})[pid] = version
     by_key2 = dict.fromkeys(driver.plan.by_key2, by_second_key(partitions))
-    placed = {**by_key2, **placements(driver.plan, partitions)}
+    hot = {store: by_hot_keys(partitions, hashes) for store, hashes in driver._hot.items()}
+    placed = {**by_key2, **hot, **placements(driver.plan, partitions)}
+    driver._hot = all_spread(driver._hot, driver._hot)
     driver._stores.versions = {
         (store, pid): version
         for store, versions in held.items()

@@ -83,6 +83,7 @@ def change_of(
         versions=versions,
         time=time.time(),
         tables=_known(topology, before.tables, moved(decision.before, decision.wanted)),
+        hot=_hot(decision, rebuilt),
     )
     becomes = structs.replace(
         decision.wanted,
@@ -101,6 +102,14 @@ def change_of(
     return Change(
         commit, decision.before, becomes, results, files, sent_to=sent_to(topology, config, results)
     )
+
+
+def _hot(decision: Decision, rebuilt: Rebuilt) -> dict[str, dict[int, bool]]:
+    """The keys whose rows are spread, or are to be: they go along with the stores (decision 0053)."""
+    before, new = decision.commit.hot, rebuilt.commit.hot
+    kept = {name: before[old] for name, old in decision.kept.items() if old in before}
+    names = {name: rebuilt.copies.get(name, name) for name in decision.rebuilt}
+    return {**kept, **{name: new[there] for name, there in names.items() if there in new}}
 
 
 def _adopted(log: BatchLog, decision: Decision, rebuilt: Rebuilt, number: int) -> dict[str, Adopted]:

@@ -222,11 +222,12 @@ class PlanBuilder:
         columns: frozenset[str] = frozenset(),
         stays: bool = False,
         old: bool = False,
+        spread: tuple[str, str] | None = None,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``, ``stays``,
-        ``old``: see `Exchange`.
+        ``old``: see `Exchange`; ``spread``: its ``spread`` and ``second``.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return self._encoded(flow, node)
@@ -253,7 +254,17 @@ class PlanBuilder:
             )
         if old:
             self.exchanges[wanted] = replace(self.exchanges[wanted], old=True)
+        if spread is not None:
+            store, second = spread
+            self.exchanges[wanted] = replace(self.exchanges[wanted], spread=store, second=second)
         return self.exchanges[wanted].arrives
+
+    def copied(self, flow: Flow, number: int, node: graph.Node, store: str) -> str:
+        """Brings the rows of the keys that are hot in a store to every state partition of a round."""
+        arrives = f"{flow.name}>{number} hot in {store}"
+        exchange = Exchange(flow.name, number, arrives, node.name, flow.key, flow.value, spread=store)
+        self.exchanges[arrives, number, None, identity(flow.key), identity(flow.value)] = exchange
+        return arrives
 
     def _encoded(self, flow: Flow, node: graph.Node) -> str:
         """A flow that stays in its task, with values in the serde that ``node`` declares for them."""

@@ -40,6 +40,8 @@ def kept(step: Step) -> Iterator[tuple[str, str]]:
     if isinstance(step, steps.MaterializeStep) and step.latest:
         yield step.store, "latest"
         return
+    if isinstance(step, steps.MaterializeStep) and step.copies:
+        return  # they are made again where they are missing
     for name, parts in _PARTS.get(type(step), {}).items():
         given = getattr(step, name)
         stores = given if isinstance(given, tuple) else (given,)

@@ -66,7 +66,9 @@ def _store(
         above += (nodes[name].key for name in node.parents)  # what refers to rows has the bytes of their keys
         filled = digest([inner_meaning(mine, node, above, same), "changed" if is_changed else ""])
     form = (store.layout.kind, key, value, store.history, store.window_size, store.remembered)
-    flags = (store.results, store.repeats, store.by_key2, store.anywhere, placed)
+    flags: tuple[object, ...] = (store.results, store.repeats, store.by_key2, store.anywhere, placed)
+    if part == "subscriptions" and not (store.spread or store.by_key2):
+        flags = (*flags, "at home")  # rows of hot keys are not where another one has them (decision 0053)
     return NotedStore(
         node=node.name,
         part=part,

@@ -22,7 +22,14 @@ from typing import Any
 from crossstream.columns.stream_time import Counts
 from crossstream.graph.nodes import FrameSink, Graph, Node, TableSink
 from crossstream.planning.layouts import read_as
-from crossstream.planning.steps import ExpireStep, GlobalResolveStep, ReadStep, ResolveManyStep, Step
+from crossstream.planning.steps import (
+    ExpireStep,
+    GlobalResolveStep,
+    MaterializeStep,
+    ReadStep,
+    ResolveManyStep,
+    Step,
+)
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.sorted_run import Layout
 
@@ -38,7 +45,9 @@ class StoreDef:
     ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
     a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
     ``remembered``: how long (ms) rows are still there, and not shown, when they have expired. ``begins_empty``: also
-    beside state of a version that did not have it.
+    beside state of a version that did not have it. ``spread``: rows of a hot key are in the state partitions of their
+    second keys (decision 0053). ``copies``: it has copies of the rows of hot keys, in every state partition: the store
+    whose keys are hot, and the one with the rows.
     """
 
     name: str
@@ -56,6 +65,8 @@ class StoreDef:
     window_size: int | None = None
     remembered: int = 0
     begins_empty: bool = False
+    spread: bool = False
+    copies: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,9 @@ class Exchange:
     ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column
     with the partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``:
     decoded fields that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive
-    in decodes the values. ``old``: the values before the changes travel, too.
+    in decodes the values. ``old``: the values before the changes travel, too. ``spread``: a store; rows of keys that
+    are hot in it go to the state partition of their ``second`` key, a column, or without one to every state partition,
+    and then the others do not go at all.
     """
 
     flow: str
@@ -109,6 +122,13 @@ class Exchange:
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
     old: bool = False
+    spread: str | None = None
+    second: str | None = None
+
+    @property
+    def copies(self) -> bool:
+        """Whether it carries rows of hot keys alone, to every state partition."""
+        return self.spread is not None and self.second is None
 
     @property
     def way(self) -> str:
@@ -144,9 +164,9 @@ class Timed:
 class Round:
     """The parts of a plan in one round.
 
-    ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others.
-    ``timers``: stores of timers, which fire without records. ``probes_global``: whether a change of a global table
-    alone gives work.
+    ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others, in their
+    first batch. ``timers``: stores of timers, which fire without records. ``probes_global``: whether a change of a
+    global table alone gives work. ``spread``: stores that spread the rows of hot keys.
     """
 
     steps: tuple[Step, ...]
@@ -154,6 +174,7 @@ class Round:
     derived: tuple[str, ...]
     probes_global: bool
     timers: tuple[str, ...] = ()
+    spread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +224,12 @@ class Plan:
         for index, exchange in enumerate(self.exchanges):
             if self.flows[exchange.flow].round == number:
                 leaving[exchange.flow] = (*leaving.get(exchange.flow, ()), (index, exchange))
-        derived = tuple(
-            store.name for store in self.stores.values() if store.derived and store.round == number
-        )
+        here = [store for store in self.stores.values() if store.round == number]
+        derived = tuple(store.name for store in here if store.derived and store.copies is None)
         probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
         timers = tuple(step.timer for step in steps if step.timer is not None)
-        return Round(steps, leaving, derived, probes_global, timers)
+        spread = tuple(store.name for store in here if store.spread)
+        return Round(steps, leaving, derived, probes_global, timers, spread)
 
     @property
     def rounds(self) -> int:
@@ -259,6 +280,11 @@ class Plan:
             step.right_rows: step.right_stores for step in self.steps if isinstance(step, ResolveManyStep)
         }
 
+    def _keeps(self, name: str, number: int) -> bool:
+        """Whether a name is that of a store of the round, and not of copies."""
+        store = self.stores.get(name)
+        return store is not None and store.round == number and store.copies is None
+
     def fingerprint(self) -> dict[str, str]:
         """The properties of each store that its state depends on: kind, serdes, history."""
         return {
@@ -277,14 +303,17 @@ class Plan:
             tasks = "one task for each share of the source partitions" if number == 0 else in_all
             lines.append(f"Round {number}: {tasks}")
             for step in part.steps:
+                if isinstance(step, MaterializeStep) and step.copies:
+                    continue
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {step.kind} {step.node}{read}")
-                named = [name for name in step.names() if name in self.stores and name not in shown]
+                named = [name for name in step.names() if self._keeps(name, number) and name not in shown]
                 lines += [f"    store {name} ({read_as(self.stores[name].layout.kind)})" for name in named]
                 shown.update(named)
             lines += [
                 f"  shuffle {exchange.flow} -> round {exchange.to_round}, {exchange.way}"
                 for _, exchange in sorted(chain.from_iterable(part.leaving.values()), key=itemgetter(0))
+                if not exchange.copies
             ]
         return "\n".join(lines) + "\n"
 

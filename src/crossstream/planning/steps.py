@@ -96,7 +96,7 @@ class MaterializeStep(Step):
 
     ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
     table, this one counts refused rows. ``null_key_reason``: the reason under which refused null keys are counted.
-    ``latest``: of a table with versions it keeps the latest ones only.
+    ``latest``: of a table with versions it keeps the latest ones only. ``copies``: of rows of hot keys, for one join.
     """
 
     store: str
@@ -105,6 +105,7 @@ class MaterializeStep(Step):
     null_key_reason: str | None = None
     counts: bool = True
     latest: bool = False
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,13 +194,15 @@ class StreamTableJoinStep(Step):
 class SubscribeStep(Step):
     """First half of a foreign-key join, keyed by the primary key. ``answers``: flow of rows without foreign key.
 
-    ``changelog``: each change subscribes, not only the last one of a batch.
+    ``changelog``: each change subscribes, not only the last one of a batch. ``referring``: where referrers are counted,
+    the flow that does it for hot keys, and the store that has these.
     """
 
     store: str
     column: str
     answers: str
     changelog: bool = False
+    referring: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,13 +210,14 @@ class ResolveStep(Step):
     """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes.
 
     ``referrers``: store that counts referrers, where the result has right rows without referrers. ``changelog``:
-    inputs and results are every change.
+    inputs and results are every change. ``copies``: store of the right rows of hot keys, whose changes are an input.
     """
 
     subscriptions: str
     right_store: str
     referrers: str | None = None
     changelog: bool = False
+    copies: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,9 +329,9 @@ class StreamGlobalJoinStep(Step):
 class ReferManyStep(Step):
     """First round of a star join, keyed by the primary key: which foreign keys this partition needs.
 
-    ``references``: store of the foreign keys of each left row; ``counts``: number of left rows for each of
-    them. ``asks``: flow of foreign keys whose rows are needed. ``changelog``: each change is forwarded and asks, not
-    only the last one of a batch. ``undecoded``: the step that read the left rows without decoding their values.
+    ``references``: store of the foreign keys of each left row; ``counts``: number of left rows for each of them.
+    ``asks``: flow of foreign keys whose rows are needed. ``changelog``: each change asks. ``undecoded``: the step that
+    read the left rows without decoding their values.
     """
 
     references: str
@@ -341,8 +345,7 @@ class ReferManyStep(Step):
 class AnswerManyStep(Step):
     """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
 
-    ``subscribers``: store of the partitions that need the row of a foreign key. ``changelog``: inputs and answers are
-    every change.
+    ``subscribers``: store of the partitions that need the row of a key. ``changelog``: all of it is every change.
     """
 
     subscribers: str
@@ -370,8 +373,7 @@ class ResolveManyStep(Step):
 class GlobalResolveStep(Step):
     """Second half of a table's join with a global table, in the round of the first: no row moves.
 
-    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``changelog``: see
-    `ResolveStep`.
+    Inputs: subscriptions and answers; changes of the global table come from where it is kept. ``changelog``: as there.
     """
 
     subscriptions: str

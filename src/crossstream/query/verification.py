@@ -192,10 +192,14 @@ class _Verification:
             if run is None:
                 continue
             self.found.rows += run.rows
+            kind, here = self._kind(store, leading[0]) or "", (partition, leading[0].partitions)
             by_key2 = store in self._whose(leading[0]).by_key2
-            kind = self._kind(store, leading[0]) or ""
-            for what in run_faults(run, kind, refs, (partition, leading[0].partitions) if by_key2 else None):
+            for what in run_faults(run, kind, refs, here if by_key2 else None):
                 self._report(what, path, leading, **where)
+            if hot := hot_in(store, leading):
+                others = run["h"][~np.isin(run["h"], np.array(sorted(hot), np.uint64))]
+                if elsewhere := int((partition_of(others, here[1]) != here[0]).sum()):
+                    self._report(f"{elsewhere} rows belong to another partition", path, leading, **where)
 
     def _manifest_faults(
         self, store: str, partition: int, manifest: Manifest, commits: list[Commit]
@@ -208,7 +212,7 @@ class _Verification:
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
         application, bounds = self._whose(commits[0]), partition_bounds(partitions)
         placed = (*application.placed, *application.derived, *application.by_key2, *application.anywhere)
-        anywhere = store in placed
+        anywhere = store in placed or bool(hot_in(store, commits))
         low, high = (0, 1 << 64) if anywhere else (bounds[partition], bounds[partition + 1])
         if twice := overlap_of(manifest):
             yield twice
@@ -240,6 +244,11 @@ def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
         segment.high,
     ):
         yield f"the manifest has other hashes for rows {segment.start} to {segment.stop}"
+
+
+def hot_in(store: str, commits: Iterable[Commit]) -> set[int]:
+    """The hashes of the keys whose rows may be in any state partition of a store (decision 0053)."""
+    return {key for commit in commits for key in commit.hot.get(store, ())}
 
 
 def run_faults(run: Run, kind: str, refs: list[SegmentRef], by_key2: tuple[int, int] | None) -> Iterator[str]:

@@ -33,6 +33,7 @@ from crossstream.errors import CrossStreamError
 from crossstream.planning.layouts import layout_of
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
 from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
+from crossstream.runtime.spreading import all_spread, by_hot_keys
 from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import NO_HORIZON, Part, Segment, unexpired
@@ -88,7 +89,8 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     stays = {store: one for store, one in there.items() if is_same and store not in placements}
     held = {store: _open(log.root, before, store) for store in there if store not in stays}
     _check_where_they_belong(log, application, before, held)
-    ways = {**dict.fromkeys(application.by_key2, by_second_key(partitions)), **placements}
+    spread = {store: by_hot_keys(partitions, hashes) for store, hashes in before.hot.items()}
+    ways = {**dict.fromkeys(application.by_key2, by_second_key(partitions)), **spread, **placements}
     made = {
         store: _cut(log.root, store, versions, before.partitions, partitions, batch, ways.get(store))
         for store, versions in held.items()
@@ -96,7 +98,10 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     }
     names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
     versions = {**stays, **names}
-    commit = structs.replace(before, id=batch, partitions=partitions, versions=versions, time=time.time())
+    hot = all_spread(before.hot, made)
+    commit = structs.replace(
+        before, id=batch, partitions=partitions, versions=versions, time=time.time(), hot=hot
+    )
     log.settle(file_names(_files(made)))
     if batch >= 0:
         log.write_commit(commit)

@@ -13,9 +13,10 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.source.runner import Decoder, Reader
-from crossstream.planning.plan import Exchange, Plan
+from crossstream.planning.plan import Exchange, Plan, StoreDef
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.announced import Announced
+from crossstream.runtime.spreading import before_batch, crowded, spread
 from crossstream.runtime.times import Times
 from crossstream.serdes.errors import UNDECODABLE
 from crossstream.storage.compaction import Segment
@@ -47,10 +48,14 @@ Sent = dict[str, list[bytes]]
 
 @dataclass(slots=True)
 class _Opened:
-    """A store partition of a task: as it was before, and what of this batch is in files already."""
+    """A store partition of a task: as it was before, and what of this batch is in files already.
+
+    ``base``: what the batch adds its rows to: ``before``, with the rows of hot keys where they belong now.
+    """
 
     store: OpenStore
     before: Version
+    base: Version
     early: list[Segment] = field(default_factory=list)
 
 
@@ -197,7 +202,8 @@ class RoundTask:
         if name not in self._opened:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
-            version = self.stores.open(definition, self.sender, manifest)
+            before = self.stores.open(definition, self.sender, manifest)
+            version = self._spread(definition, before)
             store = OpenStore(
                 definition,
                 version.snapshot(),
@@ -207,8 +213,18 @@ class RoundTask:
                 self._times.timeline(name, version),
                 version.marks,
             )
-            self._opened[name] = _Opened(store, version)
+            self._opened[name] = _Opened(store, before, version)
         return self._opened[name].store
+
+    def _spread(self, definition: StoreDef, version: Version) -> Version:
+        """The version with the rows of hot keys that belong here; those that do not, without."""
+        if not self.batch.hot or not (definition.spread or definition.copies):
+            return version
+        assert self.global_tables is not None
+        # Nothing is written through the stores of global tables: other state partitions are as they were before.
+        other = partial(before_batch, self.plan, self.batch, self.global_tables.stores)
+        save = self.stores.saver(definition, self.sender, self.batch.id)
+        return spread(definition, version, self.batch, self.sender, other, save)
 
     def _record(self, store: str, history: History) -> None:
         """Keeps the changes of a global table until the batch is done."""
@@ -267,7 +283,10 @@ class RoundTask:
         place = partial(self._failures.place, self.plan.topology[exchange.node])
         batch = self.batch
         try:
-            yield from route(changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near)
+            hot = batch.hot_in(exchange.spread)
+            yield from route(
+                changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near, hot
+            )
         except SerdeError as error:
             refusal = self._unserializable(changes, exchange, error)
             raise self._of_state(refusal) from refusal.__cause__
@@ -340,9 +359,11 @@ class RoundTask:
                 None if store.timeline is None else store.sources,
                 store.marks,
             )
-            after = grow(self.stores, store.definition, self.sender, opened.before, update)
+            after = grow(self.stores, store.definition, self.sender, opened.base, update)
             if after is not opened.before:
                 self._saved(name, opened, after)
+                if store.definition.spread:
+                    self._note_crowds(name, after)
             self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
             if name in self.plan.timers:
                 self.report.due[f"{name}/{self.sender}"] = after.clock
@@ -354,7 +375,13 @@ class RoundTask:
             written = sorted(after.files() - version.files())
             self.report.written[f"{name}/{self.sender}"] = [*written, after.name]
             early = {piece.ref.file for piece in opened.early if piece.ref is not None}
-            retired = sorted((version.files() | early) - after.files())
+            retired = sorted((version.files() | opened.base.files() | early) - after.files())
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)
+
+    def _note_crowds(self, name: str, after: Version) -> None:
+        """Reports the keys that have many rows here, and are not hot yet."""
+        found = crowded(after, self.settings.hot_rows, self.batch.hot_in(name))
+        if found:
+            self.report.crowded[name] = {**self.report.crowded.get(name, {}), **found}

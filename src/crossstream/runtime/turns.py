@@ -36,12 +36,14 @@ def batch_of(
         expected=entry.expected,
         frame_versions=before.frame_versions,
         snapshots=snapshots,
+        hot=before.hot,
     )
 
 
 def follows(plan: Plan, batch: Batch) -> bool:
     """Whether the rounds of a plan have something to do when those of its global tables are done."""
-    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources))
+    spreads = any(len(batch.spreads(store)) for store in batch.hot)
+    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources)) or spreads
 
 
 def in_turn(
@@ -55,7 +57,7 @@ def in_turn(
 
     ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
     there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
-    make what it lacks, or to react to the clock, a timer or a global table.
+    make what it lacks, to spread the rows of a hot key, or to react to the clock, a timer or a global table.
     """
     waiting: dict[tuple[int, int], list[Block]] = {}
 
@@ -70,6 +72,7 @@ def in_turn(
     yield from sorted_out(first)
     for number, part in enumerate(plan.parts[1:], 1):
         reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
+        reacts = reacts or any(len(batch.spreads(store)) for store in part.spread)
         for pid in range(batch.partitions):
             blocks = waiting.pop((number, pid), [])
             ticks = any(has(store, pid) for store in part.timers)

@@ -34,6 +34,8 @@ Fingerprint = Annotated[str, Meta(pattern=r"\A[^/]+(?:/[^/]*){3,}\Z")]
 """What a store is: kind, serdes, history."""
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Hash = Annotated[int, Meta(ge=0)]
+"""Of a key; a number with 64 bits."""
 Size = Annotated[int, Meta(ge=0, le=MOST_RUN)]
 Seconds = Annotated[float, Meta(ge=0, le=_LATEST)]
 Batch = Annotated[int, Meta(ge=-1, le=MOST_BATCHES)]

@@ -14,6 +14,7 @@ from crossstream.storage.door import (
     Count,
     FileName,
     Fingerprint,
+    Hash,
     Int64,
     Partition,
     Partitions,
@@ -234,6 +235,8 @@ class Commit(msgspec.Struct, frozen=True):
     state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
     ``tables``: the last batch that each Delta or Iceberg table got, by sink. ``frame_versions``: by DataFrame source of
     changes the newest version of which rows were taken. ``stands``: by transaction topic, after which transaction.
+    ``hot``: by store the hashes of the keys whose rows are spread over all state partitions; false: the next batch
+    spreads them (decision 0053).
     """
 
     id: Batch
@@ -246,6 +249,7 @@ class Commit(msgspec.Struct, frozen=True):
     tables: dict[str, Batch] = {}
     frame_versions: dict[str, Int64] = {}
     stands: dict[str, Stand] = {}
+    hot: dict[StoreName, dict[Hash, bool]] = {}
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -315,12 +319,13 @@ def check_application(found: Application, wanted: Application, folder: StateRoot
     new = wanted.stores.keys() - found.stores.keys() - set(wanted.begin_empty)
     changed += [f"store {name} is new" for name in sorted(new)]
     changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
+    changed += [
+        f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
+        for name in sorted(set(found.placed) ^ set(wanted.placed))
+        if name in found.stores and name in wanted.stores
+    ]
     if not changed:
         changed = [
-            f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
-            for name in sorted(set(found.placed) ^ set(wanted.placed))
-        ]
-        changed += [
             f"store {name}: was of {', '.join(found.tables[name])}, is of {', '.join(tables)}"
             for name, tables in sorted(wanted.tables.items())
             if found.tables.get(name, tables) != tables

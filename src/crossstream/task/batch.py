@@ -37,7 +37,7 @@ class Batch(msgspec.Struct, frozen=True):
     ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
     ``wants_keys``: whether joins in which no row finds a partner report a key of each side. ``expected``: see
     its `BatchEntry`. ``frame_versions``: those of the commit before it. ``snapshots``: by topic and partition, up to
-    which offset rows of a snapshot hold from the beginning of time on.
+    which offset rows of a snapshot hold from the beginning of time on. ``hot``: see its `Commit`, of the one before it.
     """
 
     id: int
@@ -55,6 +55,17 @@ class Batch(msgspec.Struct, frozen=True):
     expected: dict[str, tuple[int, ...]] = {}
     frame_versions: dict[str, int] = {}
     snapshots: dict[str, dict[int, int]] = {}
+    hot: dict[str, dict[int, bool]] = {}
+
+    def hot_in(self, store: str | None) -> np.ndarray:
+        """The hashes of the hot keys of a store, sorted."""
+        return np.array(sorted(self.hot.get(store or "", ())), np.uint64)
+
+    def spreads(self, store: str) -> np.ndarray:
+        """The hashes of those whose rows this batch spreads, sorted."""
+        return np.array(
+            sorted(h for h, is_spread in self.hot.get(store, {}).items() if not is_spread), np.uint64
+        )
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -100,7 +111,8 @@ class Report(TaskCounts):
     changes of global tables. ``frame_versions``: the newest version of which rows were taken, by DataFrame source of
     changes. ``keys``: of joins in which no row found a partner, a key of each side. ``looked_up``: fields that texts
     name, by operator and role. ``frame_files``: with records of a `FrameSink`, in order of the tasks.
-    ``first_changes``: by topic and partition, the offset of the first event that is no row of a snapshot.
+    ``first_changes``: by topic and partition, the offset of the first event that is no row of a snapshot. ``crowded``:
+    by store, keys that have many rows in one state partition: their hashes, with the number of rows.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -113,6 +125,7 @@ class Report(TaskCounts):
     histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
     frame_versions: dict[str, int] = field(default_factory=dict, metadata=LARGEST)
     first_changes: dict[str, dict[int, int]] = field(default_factory=dict)
+    crowded: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
@@ -167,6 +180,8 @@ class Report(TaskCounts):
             self.note_field(key, look_up)
         for topic, offsets in other.first_changes.items():
             self.first_changes.setdefault(topic, {}).update(offsets)
+        for store, crowds in other.crowded.items():
+            self.crowded.setdefault(store, {}).update(crowds)
         self.staged.extend(other.staged)
         self.frame_files.extend(other.frame_files)
 
@@ -238,12 +253,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the configuration says about every task."""
+    """What the configuration says about every task.
+
+    ``hot_rows``: so many rows of one key are few enough for one state partition, whatever share of all they are.
+    """
 
     decoding: Policy = field(default_factory=Policy)
     processing: Policy = field(default_factory=Policy)
     read_rows: int = 65_536
     chunk_rows: int = 65_536
+    hot_rows: int = 50_000
 
     @property
     def skips(self) -> bool:

@@ -31,6 +31,7 @@ from crossstream.planning.plan import StoreDef
 from crossstream.query.store import StoreReader, reader_of, store_named
 from crossstream.query.views import view_of
 from crossstream.runtime.in_process import Span, ranges_of, run_batch, tables_of
+from crossstream.runtime.spreading import hot_after
 from crossstream.serdes.contract import EngineSerde
 from crossstream.serdes.own import known
 from crossstream.storage.log_entries import Silence
@@ -96,14 +97,11 @@ class TopologyTestDriver(PointsToNames):
         self._bits = hash_bits
         self._settings = Settings(policy_of(deserialization_errors), policy_of(processing_errors))
         self._stores = MemoryStores()
-        self._batch = 0
-        self._pending = 0
-        self._clock = 0
-        self._idle_after = (
-            None
-            if idle_after is None
-            else to_milliseconds(idle_after, "idle_after", minimum=1, unclear="take")
-        )
+        self._hot: dict[str, dict[int, bool]] = {}
+        self._batch = self._pending = self._clock = 0
+        self._idle_after: int | None = None
+        if idle_after is not None:
+            self._idle_after = to_milliseconds(idle_after, "idle_after", minimum=1, unclear="take")
         self._failed = False
         self._totals = Report()
         self._unmatched_joins = UnmatchedJoins.of(topology)
@@ -340,6 +338,7 @@ class TopologyTestDriver(PointsToNames):
             clock=self._clock,
             wants_keys=self._unmatched_joins.wants_keys,
             expected={} if silence is None else self._expected(),
+            hot=self._hot,
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
@@ -357,6 +356,7 @@ class TopologyTestDriver(PointsToNames):
             self._topics[name].drop(counts)
         self._batch += 1
         self._totals.add(report)
+        self._hot = hot_after(self._hot, report, self._totals.state, self._partitions)
         self._unmatched_joins.add(report)
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False

@@ -8,20 +8,22 @@ from types import MappingProxyType
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, JoinKind, LookupCounts
+from crossstream.columns.changes import Changes, JoinKind, LookupCounts, concat_changes
 from crossstream.columns.evaluate import Failure, evaluate_where, serialized
 from crossstream.columns.functions import Function
+from crossstream.columns.hashing import partition_of
+from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
 from crossstream.operators.foreign_key_join.kernel import resolve
-from crossstream.operators.foreign_key_join.subscriptions import Subscribed, subscribe
+from crossstream.operators.foreign_key_join.subscriptions import Subscribed, subscribe, without_referring
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes.contract import EngineSerde
 from crossstream.storage.columns import Column
-from crossstream.tables.join_spec import Serdes
-from crossstream.task.runner import Emitted, Runner
+from crossstream.tables.join_spec import JoinSpec, Serdes
+from crossstream.task.runner import Emitted, OpenStore, Runner
 
 LEFT_ROWS: Mapping[graph.ForeignKeyKind, JoinKind] = MappingProxyType(
     {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
@@ -96,8 +98,16 @@ class SubscribeRunner(Runner):
         counted = node.kind in ("right", "outer")
         subscribed = subscribe(spec, store.view, replace(left, extra={}), references, counted=counted)
         self.task.report.count_dropped(node.name, subscribed.dropped)
-        if subscribed.subscriptions.rows:
-            yield self.out(), subscribed.subscriptions
+        subscriptions = subscribed.subscriptions
+        counts, subscriptions_store = self.step.referring or ("", "")
+        hot = self.task.batch.hot_in(subscriptions_store)
+        if len(hot) and subscriptions.rows:
+            is_hot = np.isin(subscriptions.hashes(spec.bits), hot)
+            subscriptions, referring = without_referring(subscriptions, is_hot)
+            if referring.rows:
+                yield counts, referring
+        if subscriptions.rows:
+            yield self.out(), subscriptions
         if subscribed.answers.rows:
             yield self.step.answers, subscribed.answers
 
@@ -112,11 +122,14 @@ class ResolveRunner(Runner):
 
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.node
-        asking, alone, table_changes = self.step.inputs
+        asking, alone, table_changes, *of_hot_keys = self.step.inputs
         subscriptions, answers = self.arrived(asking), self.arrived(alone)
-        take_right = self.arrived if self.step.changelog else self.gathered
-        right = self.latest_only(take_right(table_changes))
-        if subscriptions is None and answers is None and right is None:
+        right = self._right(table_changes)
+        copied = self._right(of_hot_keys[0]) if of_hot_keys else None
+        referring = self.arrived(of_hot_keys[1]) if len(of_hot_keys) > 1 else None
+        if len(self.task.batch.spreads(self.step.subscriptions)):
+            self._open()
+        if all(one is None for one in (subscriptions, answers, right, copied, referring)):
             return
         store = self.task.stores(self.step.subscriptions)
         table = self.task.stores(self.step.right_store)
@@ -129,13 +142,58 @@ class ResolveRunner(Runner):
             headers=node.headers,
             changelog=self.step.changelog,
         )
-        left, side = Subscribed.of(subscriptions, answers, flow.key, spec.serdes), table.side(right)
+        hot = self.task.batch.hot_in(self.step.subscriptions)
+        asked, side = Subscribed.of(subscriptions, answers, flow.key, spec.serdes), table.side(right)
+        mine, spread = of_keys(asked.subscriptions, hot, spec.bits)
+        left = replace(asked, subscriptions=mine)
         counts = LookupCounts()
-        for joined in resolve(spec, store.view, left, side, (counts, counts)):
+        known = replace(side, changes=of_keys(side.changes, hot, spec.bits)[0])
+        for joined in resolve(spec, store.view, left, known, (counts, counts)):
             yield from self.joined(joined)
+        if spread.rows or copied is not None:
+            of_hot = Subscribed.of(spread, None, flow.key, spec.serdes)
+            yield from self._of_hot_keys(spec, store, of_hot, copied, counts)
         self.report_asked(counts, store.some_key, table.some_key)
         if self.step.referrers is None:
             return
-        unreferred = unreferenced(spec, self.task.stores(self.step.referrers).view, left.subscriptions, side)
+        moves = left.subscriptions
+        if referring is not None:
+            moves = by_arrival(concat_changes([moves, referring])) if moves.rows else referring
+        unreferred = unreferenced(spec, self.task.stores(self.step.referrers).view, moves, side)
         if unreferred is not None:
             yield from self.joined(unreferred)
+
+    def _right(self, flow: str) -> Changes | None:
+        return self.latest_only((self.arrived if self.step.changelog else self.gathered)(flow))
+
+    def _open(self) -> None:
+        """Brings the rows of keys that have become hot here, also where no row of the batch comes."""
+        assert self.step.copies is not None
+        self.task.stores(self.step.subscriptions)
+        self.task.stores(self.step.copies)
+
+    def _of_hot_keys(
+        self,
+        spec: JoinSpec,
+        store: OpenStore,
+        left: Subscribed,
+        copied: Changes | None,
+        counts: LookupCounts,
+    ) -> Emitted:
+        """The results of hot keys, whose right rows are here as copies (decision 0053)."""
+        assert self.step.copies is not None
+        side = self.task.stores(self.step.copies).side(copied)
+        of_right = LookupCounts()
+        for joined in resolve(spec, store.view, left, side, (counts, of_right)):
+            yield from self.joined(joined)
+        counts.most = max(counts.most, of_right.most)
+        if side.changes.rows:  # one task counts a right row: that of its key
+            at_home = partition_of(side.changes.hashes(spec.bits), self.task.batch.partitions)
+            there = (at_home == self.task.number) & ~side.changes.value.missing()
+            counts.count(there, there)
+
+
+def of_keys(changes: Changes, hot: np.ndarray, bits: int) -> tuple[Changes, Changes]:
+    """The rows of keys that are not hot, and the others."""
+    is_hot = np.isin(changes.hashes(bits), hot) if len(hot) else np.zeros(changes.rows, bool)
+    return changes.where(~is_hot), changes.take(np.flatnonzero(is_hot))

@@ -150,3 +150,12 @@ def _subscriptions(
         old=None,
         extra={PRIMARY: take(keys, rows), INSTRUCTION: instruction},
     )
+
+
+def without_referring(subscriptions: Changes, mask: np.ndarray) -> tuple[Changes, Changes]:
+    """Subscriptions that count no referrers where the mask holds, and what they counted, without their rows."""
+    refers = np.asarray(subscriptions.extra[REFERS])
+    moves = subscriptions.take(np.flatnonzero(mask & (refers != 0)))
+    nothing = subscriptions.value.take(np.full(moves.rows, -1)) if moves.rows else moves.value
+    rest = replace(subscriptions, extra={**subscriptions.extra, REFERS: np.where(mask, 0, refers)})
+    return rest, replace(moves, value=nothing)

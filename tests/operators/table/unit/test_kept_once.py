@@ -31,12 +31,12 @@ def tables(builder: cs.StreamsBuilder, *names: str, named: bool = True) -> list[
 
 
 def stores_of(builder: cs.StreamsBuilder) -> dict[str, int]:
-    """Stores that hold rows of tables: name and round."""
+    """Stores that hold rows of tables, and not only those of hot keys: name and round."""
     plan = plan_topology(builder.build())
     return {
         store.name: store.round
         for store in plan.stores.values()
-        if store.layout.kind in ("key-value", "versioned")
+        if store.layout.kind in ("key-value", "versioned") and store.copies is None
     }
 
 
