@@ -93,7 +93,11 @@ def further() -> cs.Topology:
 
 
 @pytest.mark.parametrize("topology", [direct, further])
-def test_many_subscribers(spark: Any, market: Market, tmp_path: Path, topology: Any) -> None:
+def test_many_subscribers(
+    spark: Any, market: Market, tmp_path: Path, topology: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers are in a container of YARN, which hold the least, however much memory the machine has."""
+    monkeypatch.setitem(spark.sparkContext.environment, "CONTAINER_ID", "container_1")
     target, world, subscribers = topology.__name__, market.world, market.subscribers
     world.create(**{f"merchants-{target}": 1})
     most = subscribers // 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -36,20 +37,35 @@ def mapped_file(path: Path, size: int) -> pa.Buffer:
 
 
 @linux
-def test_pages_of_mapped_files_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_holds_its_share_of_the_machine_or_of_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_CONTAINER", tmp_path / "memory.max")
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": (64 << 30) // mmap.PAGESIZE}.__getitem__)
+    share = memory.share.__wrapped__
+    assert share() == 16 << 30
+    (tmp_path / "memory.max").write_text("max\n")
+    assert share() == 16 << 30
+    (tmp_path / "memory.max").write_text(f"{8 << 30}\n")
+    assert share() == 2 << 30
+    monkeypatch.setenv("CONTAINER_ID", "container_1")
+    assert share() == memory.RESIDENT, "YARN ends what holds more than it was to"
+
+
+@linux
+def test_pages_of_mapped_files_are_given_back(tmp_path: Path) -> None:
     size = 64 << 20
     ours, other = mapped_file(tmp_path / "ours", size), mapped_file(tmp_path / "other", size)
     sums = [int(np.frombuffer(buffer, np.uint8).sum()) for buffer in (ours, other)]
     before = memory.resident()
-    monkeypatch.setattr(memory, "RESIDENT", 2 * before)
-    memory.give_back((str(tmp_path / "ours"),))
+    memory.give_back((str(tmp_path / "ours"),), 2 * before)
     assert memory.resident() > before - size // 4, "there was no need"
-    monkeypatch.setattr(memory, "RESIDENT", 0)
-    memory.give_back((str(tmp_path / "ours"),))
+    memory.give_back((str(tmp_path / "ours"),), 0)
     assert before - 1.25 * size < memory.resident() < before - 0.75 * size
     (tmp_path / "ours").unlink()  # as old state is, while it is read
     assert [int(np.frombuffer(buffer, np.uint8).sum()) for buffer in (ours, other)] == sums
-    memory.give_back((str(tmp_path / "ours"),))
+    memory.give_back((str(tmp_path / "ours"),), 0)
     assert memory.resident() < before - 0.75 * size
 
 

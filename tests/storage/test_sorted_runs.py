@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys
 from crossstream.planning.layouts import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.storage import snapshot
 from crossstream.storage.columns import equal, same_rows, take_all, take_or_null
 from crossstream.storage.snapshot import Level, Snapshot
 from crossstream.storage.sorted_run import (
@@ -99,10 +100,58 @@ def test_candidates_are_all_rows_with_the_hash(
 
 
 @law
-@given(batches, bits, st.integers(1, 5), st.booleans())
-def test_a_look_up_finds_the_newest_row(
-    batches: list[dict[bytes, Any]], bits: int, cut: int, fresh: bool
+@given(
+    seed=st.integers(0, 1 << 32),
+    rows=st.integers(1, 600),
+    span=st.sampled_from([1, 2, 700, 1 << 40, 1 << 63]),
+    low=st.sampled_from([0, 5, 1 << 63]),
+    cut=st.floats(0, 1),
+)
+def test_what_a_run_has_passes_its_sieve_and_those_of_its_slices(
+    seed: int, rows: int, span: int, low: int, cut: float
 ) -> None:
+    """Whatever the hashes; and of others between them few do, where they are spread."""
+    rng = np.random.default_rng(seed)
+    h = np.sort(rng.integers(0, span, rows).astype(np.uint64) + np.uint64(low))
+    run = Run({"h": h})
+    assert run.sieve.passing(h).tolist() == list(range(rows))
+    assert run.sieve.bits.nbytes <= 2 * rows + 1
+    part = run.slice(int(cut * (rows - 1)), rows)
+    assert part.sieve.passing(part["h"]).tolist() == list(range(part.rows))
+    others = rng.integers(int(h[0]), int(h[-1]) + 1, 2_000, np.uint64)
+    if span == 1 << 63 and rows >= 50:
+        assert len(run.sieve.passing(others)) < 0.3 * len(others)
+
+
+@law
+@given(seed=st.integers(0, 1 << 32), runs=st.integers(1, 6), cut=st.sampled_from([1, 37, 400, 5_000]))
+def test_many_keys_are_looked_up_in_many_segments(seed: int, runs: int, cut: int) -> None:
+    """As many rows and keys as sieves are made for; some keys are deleted, some were never there."""
+    rng, rows, made = np.random.default_rng(seed), dict[bytes, Any](), list[Run]()
+    for size in sorted(rng.integers(1, 3_000, runs).tolist(), reverse=True):
+        drawn = rng.choice(4_000, size, replace=False).tolist()
+        batch = {b"%d" % key: None if key % 7 == 0 else b"%d" % size for key in drawn}
+        made.append(sort_rows(key_value_rows(batch)))
+        rows |= batch
+    wanted = [b"%d" % key for key in range(0, 5_000, 3)]
+    hashes = hash_keys(binary(wanted))
+    order = np.argsort(hashes)
+    match = view_of(KEY_VALUE, made, cut).lookup(hashes[order], binary(wanted).take(pa.array(order)))
+    assert match.gather("value").to_pylist() == [rows.get(wanted[place]) for place in order]
+
+
+@law
+@given(batches, bits, st.integers(1, 5), st.booleans(), st.booleans())
+def test_a_look_up_finds_the_newest_row(
+    batches: list[dict[bytes, Any]], bits: int, cut: int, fresh: bool, sieved: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_MANY", 1 if sieved else 512)
+        patch.setattr(snapshot, "_SHARE", 0 if sieved else 4)
+        _look_up(batches, bits, cut, fresh)
+
+
+def _look_up(batches: list[dict[bytes, Any]], bits: int, cut: int, fresh: bool) -> None:
     runs = [sort_rows(key_value_rows(batch, bits)) for batch in batches]
     view = view_of(KEY_VALUE, runs, cut)
     rows = {key: value for batch in batches for key, value in batch.items()}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crossstream.errors import StateError
 from crossstream.planning.layouts import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
-from crossstream.storage.compaction import FAN_IN
+from crossstream.storage.compaction import FAN_IN, JOINED
 from crossstream.storage.files import Folder, Storage
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
@@ -139,6 +139,28 @@ def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pyte
     assert held(version).keys() == put - gone
 
 
+@pytest.mark.slow
+def test_no_merge_waits_for_a_large_one_and_large_runs_have_few_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A merge of many rows takes a hundred batches, whose own runs are merged meanwhile."""
+    monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 64)
+    version, rng, saved = Version(KEY_VALUE), np.random.default_rng(1), list[Run]()
+
+    def save(run: Run) -> Segment:
+        saved.append(run)
+        return Segment(run)
+
+    for batch in range(600):
+        fresh = sort_rows(key_value_rows({b"%d" % key: b"" for key in rng.integers(0, 60_000, 60)}))
+        saved.clear()
+        version = advance(version, StoreUpdate(fresh, batch, batch), save)
+        used = {id(segment.run) for part in version.parts for segment in part.segments}
+        assert used.issuperset(map(id, saved)), "a file that no version names stays until the next start"
+        assert len(version.parts) <= 5 * FAN_IN
+        assert sum(len(part.segments) for part in version.parts) <= 20 * FAN_IN, "a file for each step"
+
+
 def test_a_batch_without_rows_changes_nothing_but_time() -> None:
     version = advance(Version(KEY_VALUE), StoreUpdate(None, -1, 0), _no_saving)
     assert version == Version(KEY_VALUE)
@@ -166,8 +188,13 @@ def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPat
     for batch in range(1000):
         before = len(saved)
         version = advance(version, StoreUpdate(ten_rows(layout, batch), batch, batch), save)
-        assert sum(saved[before:]) <= 10 + 5 * 64
-        assert max(saved[before:]) <= 3 * 64, "a step takes about as many rows as it should"
+        assert sum(saved[before:]) <= 10 + 5 * 64 + JOINED * 2 * 64
+        steps = [rows for rows in saved[before:] if rows <= 3 * 64]
+        joined = [rows for rows in saved[before:] if rows > 3 * 64]
+        assert sum(steps) <= 10 + 5 * 64, "a step takes about as many rows as it should"
+        assert sum(joined) <= JOINED * 2 * 64, (
+            "and once in so many its rows are put together with those before"
+        )
         check_parts(version)
     assert len(held(version)) == 10_000
     assert sum(saved) < 10 * 10_000

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from msgspec import structs
 
-from crossstream.storage.columns import same_rows, take_all
+from crossstream.storage.columns import concat_all, same_rows, take_all
 from crossstream.storage.manifest import SegmentRef
 from crossstream.storage.snapshot import Level
 from crossstream.storage.sorted_run import Run, merge
@@ -18,6 +18,10 @@ FAN_IN = 8
 """Runs that are merged into one."""
 _CLASS_BITS = 3
 """Runs are of one class if their sizes differ by less than 2 to this power."""
+JOINED = 16
+"""Segments of a merge's output that are put together into one."""
+_MOST_JOINED = 1 << 25
+"""Bytes of these, at most."""
 _SAMPLES = 33
 """Rows of each input that are looked at to find where to cut."""
 
@@ -126,6 +130,21 @@ def _size_class(rows: int) -> int:
     return (max(rows, 1).bit_length() - 1) // _CLASS_BITS
 
 
+def passes(parts: Sequence[Part]) -> int:
+    """How often a row of the newest run will be rewritten on its way to the oldest one: once for each size class."""
+    return _size_class(sum(part.rows for part in parts)) - _size_class(parts[0].rows) + 1
+
+
+def rows_left(parts: Sequence[Part], job: int) -> int:
+    """The rows that a merge has not moved yet."""
+    return sum(part.rows for part in parts if part.job == job and not part.output)
+
+
+def smallest_first(parts: Sequence[Part]) -> list[int]:
+    """The merges under way. A small one makes few of many runs for little work, so none waits for a large one."""
+    return sorted({part.job for part in parts if part.job}, key=lambda job: (rows_left(parts, job), job))
+
+
 def advance_job(
     parts: Sequence[Part],
     job: int,
@@ -140,7 +159,6 @@ def advance_job(
     last = max(i for i, part in enumerate(parts) if part.job == job)
     merged = merge([segment.run for head in heads for segment in head], drop_gone=last == len(parts) - 1)
     merged = merged if keep is None or not merged.rows else keep(merged, parts, job)
-    written = (save(merged),) if merged.rows else ()
     left = iter(rests)
     done = not any(rests)
     result: list[Part] = []
@@ -148,12 +166,36 @@ def advance_job(
         if part.job != job:
             result.append(part)
         elif part.output:
-            output = part.segments + written
+            output = _appended(part.segments, merged, 2 * rows, save)
             if output or not done:
                 result.append(Part(output) if done else replace(part, segments=output))
         elif rest := next(left):
             result.append(replace(part, segments=rest))
     return result
+
+
+def _appended(
+    output: tuple[Segment, ...], rows: Run, few: int, save: Callable[[Run], Segment]
+) -> tuple[Segment, ...]:
+    """What a merge has written, with the rows of its next step (decision 0054).
+
+    They are put together with the last segments, if these are `JOINED` of at most ``few`` rows: so a large run has few
+    files. Rows are copied as they are, which costs a small part of what merging them has. Steps that the next ones may
+    be put together with are stored when the batch has done its share, so that it writes no file that it does not need.
+    """
+    if not rows.rows:
+        return output
+    if rows.rows > few or JOINED * _size(rows) > _MOST_JOINED:
+        return (*output, save(rows))
+    last = [*(segment.run for segment in output[1 - JOINED :]), rows]
+    if len(last) < JOINED or max(run.rows for run in last) > few or sum(map(_size, last)) > _MOST_JOINED:
+        return (*output, Segment(rows, fresh=True))
+    return (*output[: 1 - JOINED], save(Run(concat_all([run.columns for run in last]))))
+
+
+def _size(run: Run) -> int:
+    """Bytes of its columns."""
+    return sum(column.nbytes for column in run.columns.values())
 
 
 def _cut(inputs: Sequence[Part], rows: int) -> Cut | None:

@@ -11,25 +11,46 @@ import ctypes
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 RESIDENT = 1 << 30
-"""Resident bytes above which pages are given back."""
+"""Resident bytes above which pages are given back where others count them; elsewhere at least so many stay."""
 BESIDE_OTHERS = 3 << 28
 """The same for a process of the user, which has other work in it."""
+
+_YARN = "CONTAINER_ID"
+"""A variable that YARN sets in its containers."""
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 _PAGE = mmap.PAGESIZE
 _DONTNEED = 4  # MADV_DONTNEED
 
 
 def give_back(folders: Sequence[str], most: int | None = None) -> None:
-    """If this process holds more than ``most`` bytes (`RESIDENT`), gives back the pages of mapped files.
+    """If this process holds more than ``most`` bytes (`share`), gives back the pages of mapped files.
 
     Of files with one of ``folders`` in their path. Does nothing where the system has no /proc.
     """
-    if resident() > (most or RESIDENT) and (advise := _madvise()) is not None:
+    if resident() > (share() if most is None else most) and (advise := _madvise()) is not None:
         for start, size in mapped(folders):
             advise(start, size, _DONTNEED)
+
+
+@cache
+def share() -> int:
+    """Bytes that a worker may hold: half of what the machine, or its container, has for each core.
+
+    These pages are in the cache of the system anyway; mapping them once more costs a batch over 100 million rows as
+    much as all that it computes (decision 0054). YARN counts them, and ends what has too many: there `RESIDENT`.
+    """
+    if _YARN in os.environ:
+        return RESIDENT
+    memory = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    with suppress(OSError, ValueError):  # none, or "max"
+        memory = min(memory, int(_CONTAINER.read_text()))
+    return max(RESIDENT, memory // 2 // (os.cpu_count() or 1))
 
 
 def resident() -> int:

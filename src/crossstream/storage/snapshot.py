@@ -16,6 +16,12 @@ Marks = Mapping[int, tuple[int, int, int]]
 
 _NOWHERE = np.array([-1])
 
+_MANY = 512
+"""Rows, and keys that are looked up, from which on a sieve is worth its while."""
+
+_SHARE = 4
+"""A sieve is used where older runs have more than so many times the rows: there most keys are not found."""
+
 _LOOKED_AT = 1_024
 """Rows at the begin of a run that are looked at first."""
 
@@ -32,9 +38,55 @@ class Level:
 
     segments: tuple[Run, ...]
     rows: int = field(init=False)
+    _ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", sum([segment.rows for segment in self.segments]))
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The hashes of the first and of the last row of each segment, none of which is empty."""
+        if self._ends is None:
+            found = tuple(np.array([run["h"][end] for run in self.segments], np.uint64) for end in (0, -1))
+            object.__setattr__(self, "_ends", found)
+        assert self._ends is not None
+        return self._ends
+
+    def spans(self, hashes: np.ndarray) -> Iterator[tuple[int, int, int]]:
+        """The segments that may have some of the sorted ``hashes``: their numbers, and where these begin and end."""
+        if not self.rows:
+            return
+        lows, highs = self.ends
+        starts, stops = hashes.searchsorted(lows, "left"), hashes.searchsorted(highs, "right")
+        asked = np.flatnonzero(stops > starts)
+        yield from zip(asked.tolist(), starts[asked].tolist(), stops[asked].tolist(), strict=True)
+
+    def match(
+        self, hashes: np.ndarray, keys: Column, places: np.ndarray, *, sieved: bool
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Where in ``keys`` those are that a segment has, and its rows: of each segment that has some.
+
+        ``hashes``, sorted, and ``places`` in ``keys``: of those to look up. The keys found are compared all at once.
+        """
+        found = []
+        for number, start, stop in self.spans(hashes):
+            run, asked, at = self.segments[number], hashes[start:stop], places[start:stop]
+            if sieved and run.rows >= _MANY:
+                passing = run.sieve.passing(asked)
+                asked, at = asked[passing], at[passing]
+            queries, rows = run.candidates(asked)
+            if len(queries):
+                found.append((number, at[queries], rows))
+        if not found:
+            return
+        mine = concat([take(self.segments[number]["key"], rows) for number, _, rows in found])
+        theirs = found[0][1] if len(found) == 1 else np.concatenate([at for _, at, _ in found])
+        same = same_rows(mine, np.arange(len(mine)), keys, theirs)
+        begin = 0
+        for number, at, rows in found:
+            here = same[begin : begin + len(rows)]
+            begin += len(rows)
+            yield (number, at, rows) if here.all() else (number, at[here], rows[here])
 
 
 @dataclass(slots=True)
@@ -91,6 +143,10 @@ class Snapshot:
     levels: tuple[Level, ...] = ()
     memtable: Run | None = field(default=None)
 
+    def runs(self) -> tuple[Level, ...]:
+        """The sorted runs, newest first."""
+        return self.levels if self.memtable is None else (Level((self.memtable,)), *self.levels)
+
     def segments(self) -> list[Run]:
         """Every segment, newest first; one without rows if there is none."""
         found = [] if self.memtable is None else [self.memtable]
@@ -110,21 +166,18 @@ class Snapshot:
             return Match(segments, *_find(segments, hashes[0], keys[0].as_py()))
         segment = np.full(len(hashes), -1, np.int64)
         row = np.full(len(hashes), -1, np.int64)
-        pending = np.arange(len(hashes))
-        for number, run in enumerate(segments):
+        pending, count, older = np.arange(len(hashes)), 0, self.rows
+        for level in self.runs():
             if not len(pending):
                 break
-            span = _span(hashes, pending, run)
-            if not len(span):
-                continue
-            q, r = run.match(hashes[span], take(keys, span) if len(span) < len(hashes) else keys)
-            if not len(q):
-                continue
-            hit = span[q]
-            live = run["gone"][r] == 0
-            segment[hit] = np.where(live, number, -2)
-            row[hit] = r
+            wanted = hashes[pending] if len(pending) < len(hashes) else hashes
+            older -= level.rows
+            sieved = len(pending) >= _MANY and level.rows * _SHARE < older
+            for number, places, r in level.match(wanted, keys, pending, sieved=sieved):
+                segment[places] = np.where(level.segments[number]["gone"][r] == 0, count + number, -2)
+                row[places] = r
             pending = pending[segment[pending] == -1]
+            count += len(level.segments)
         return Match(segments, np.where(segment < 0, -1, segment), row)
 
     def put(self, columns: dict[str, Column]) -> None:
@@ -271,17 +324,6 @@ def _missing(segments: Sequence[Run], name: str, rows: int) -> Column:
     if isinstance(sample, np.ndarray):
         return np.zeros(rows, sample.dtype)
     return pa.nulls(rows, pa.large_binary())
-
-
-def _span(hashes: np.ndarray, pending: np.ndarray, run: Run) -> np.ndarray:
-    """The pending queries whose hashes lie in the range of the run."""
-    if not run.rows:
-        return pending[:0]
-    low, high = run["h"][0], run["h"][-1]
-    if len(pending) == 1:
-        return pending if low <= hashes[pending[0]] <= high else pending[:0]
-    wanted = hashes[pending] if len(pending) < len(hashes) else hashes
-    return pending[wanted.searchsorted(low, "left") : wanted.searchsorted(high, "right")]
 
 
 def groups_of(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:

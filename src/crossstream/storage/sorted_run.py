@@ -19,12 +19,16 @@ from crossstream.storage.columns import (
     take,
     take_all,
 )
+from crossstream.storage.sieve import Sieve
 
 _KINDS = frozenset({"bytes", "int64", "uint64", "uint8", "float64"})
 """Types of the columns beside those of every layout."""
 
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
+
+_VERY_FEW = 16
+"""Keys up to which two plain searches are cheaper than one, and a look at what it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,14 @@ def _kind(column: Column) -> str:
 class Run:
     """Rows sorted by (h, s); ``columns`` has the names of the layout.
 
-    ``bounds``, ``stamps``: see `times` and `written`, where they are known.
+    ``bounds``, ``stamps``, ``sieve_of``: see `times`, `written` and `sieve`, where they are known.
     """
 
     columns: Columns
     rows: int = field(default=-1)
     bounds: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     stamps: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+    sieve_of: Sieve | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.rows < 0:
@@ -109,6 +114,14 @@ class Run:
         return self.stamps
 
     @property
+    def sieve(self) -> Sieve:
+        """Which hashes may be there, of these rows or more; only if there are any."""
+        if self.sieve_of is None:
+            object.__setattr__(self, "sieve_of", Sieve.of(self.columns["h"]))
+        assert self.sieve_of is not None
+        return self.sieve_of
+
+    @property
     def lacks_keys(self) -> bool:
         """Whether a key is null, which none is."""
         return any(self.columns[name].null_count for name in ("key", "key2") if name in self.columns)
@@ -124,7 +137,7 @@ class Run:
     def slice(self, start: int, stop: int) -> Run:
         if (start, stop) == (0, self.rows):
             return self
-        return Run(cut_all(self.columns, start, stop), stop - start, self.bounds)
+        return Run(cut_all(self.columns, start, stop), stop - start, self.bounds, None, self.sieve_of)
 
     def match(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (query, row) with equal keys, in order of the queries, then of the rows.
@@ -145,7 +158,7 @@ class Run:
         """
         h = self["h"]
         first = h.searchsorted(hashes, "left")
-        if len(hashes) > _FEW and self.rows:
+        if len(hashes) > _VERY_FEW and self.rows:
             queries = np.flatnonzero(h.take(first, mode="clip") == hashes)
             rows = first[queries]
             follows = rows < self.rows - 1

@@ -21,7 +21,10 @@ from crossstream.storage.compaction import (
     largest_run,
     marked,
     next_job,
+    passes,
     remembered,
+    rows_left,
+    smallest_first,
     unexpired,
     without_expired,
     worn_run,
@@ -56,7 +59,7 @@ class Version:
     were deleted. ``clock``: where stream time moves without input, the time of the clock (ms) from which it does so.
     ``sources``: by source partition the time of the rows that came of it, and of the clock when the last one came
     (decision 0038). ``marks``: what a step knows of all rows of the store, the same in every state partition, by
-    numbers of its own (decision 0045).
+    numbers of its own (decision 0045). ``unsaved``: what a batch begins with, and has no manifest yet.
     """
 
     layout: Layout
@@ -69,6 +72,7 @@ class Version:
     clock: int = 0
     sources: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
+    unsaved: bool = False
 
     def snapshot(self) -> Snapshot:
         """What a batch reads, and puts its rows into."""
@@ -146,7 +150,7 @@ def advance(
         parts = without_expired(parts, oldest)
     if segments:
         parts.insert(0, Part(segments))
-        credit += 4 * parts[0].rows + SEGMENT_ROWS // 8
+        credit += max(4, passes(parts)) * parts[0].rows + SEGMENT_ROWS // 8
     most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
     while (job := next_job(parts, most)) is not None:
         parts = job
@@ -181,10 +185,9 @@ def _work(
     save: Callable[[Run], Segment],
     keep: Keep | None,
 ) -> tuple[list[Part], int]:
-    for job in sorted({part.job for part in parts if part.job}):
+    for job in smallest_first(parts):
         while any(part.job == job for part in parts):
-            rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.segments)
-            step = min(rows, SEGMENT_ROWS)
+            step = min(rows_left(parts, job), SEGMENT_ROWS)
             if step > credit:
                 break
             parts = advance_job(parts, job, step, save, keep)
@@ -193,10 +196,10 @@ def _work(
 
 
 def _stored_now(part: Part, save: Callable[[Run], Segment]) -> Part:
-    """The part with its fresh segment stored, which is its last one."""
-    if not part.segments or not part.segments[-1].fresh:
+    """The part with its fresh segments stored."""
+    if not any(segment.fresh for segment in part.segments):
         return part
-    return replace(part, segments=(*part.segments[:-1], save(part.segments[-1].run)))
+    return replace(part, segments=tuple(save(one.run) if one.fresh else one for one in part.segments))
 
 
 def store_version(version: Version, storage: Storage, name: str) -> Version:
