@@ -13,12 +13,14 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
+
+from crossstream.storage import files
 
 Loss = Literal["strict", "names ahead"]
 Names = dict[int, dict[str, int]]
@@ -48,9 +50,13 @@ class Moment:
 
 @dataclass(slots=True)
 class Machine:
-    """Notes what is forced below ``root``; what is there at the start is on the disk."""
+    """Notes what is forced below ``root``; what is there at the start is on the disk.
+
+    ``whole``: how often all of its file system was forced.
+    """
 
     root: Path
+    whole: int = 0
     moments: list[Moment] = field(default_factory=list)
     _contents: dict[int, bytes] = field(default_factory=dict)
     _forced: Names = field(default_factory=dict)
@@ -66,8 +72,21 @@ class Machine:
         """Instead of `os.fsync`."""
         with self._lock:
             self._note(os.dup(file))
-            forced = {inode: dict(names) for inode, names in self._forced.items()}
-            self.moments.append(Moment(dict(self._contents), forced, self._current()))
+            self._add_moment()
+
+    def force_all(self, folder: Path) -> None:
+        """Instead of `crossstream.storage.files.force_all`: all that there is."""
+        assert folder.is_relative_to(self.root)
+        with self._lock:
+            self.whole += 1
+            for path in (self.root, *self.root.rglob("*")):
+                with suppress(FileNotFoundError):  # another thread removed it meanwhile
+                    self._note(os.open(path, os.O_RDONLY))
+            self._add_moment()
+
+    def _add_moment(self) -> None:
+        forced = {inode: dict(names) for inode, names in self._forced.items()}
+        self.moments.append(Moment(dict(self._contents), forced, self._current()))
 
     def _note(self, file: int) -> None:
         """``file`` is kept open: as long as it is, no other file gets its inode."""
@@ -114,6 +133,7 @@ def machine(root: Path) -> Iterator[Machine]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", made.force)
+            patch.setattr(files, "force_all", made.force_all)
             yield made
     finally:
         made.close()

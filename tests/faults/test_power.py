@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 import crossstream as cs
+from crossstream.storage import files
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import process
 from tests.faults.power import Loss, Moment, machine
@@ -66,6 +68,33 @@ def test_power_is_lost_at_any_moment(stocked: World, loss: Loss) -> None:
     assert committed >= 3
 
 
+@losses
+def test_power_is_lost_where_many_files_are_forced_at_once(
+    stocked: World, loss: Loss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of their file system is, in one call."""
+    monkeypatch.setattr(files, "MANY", 5)
+    with machine(stocked.root) as noted:
+        run(stocked)
+    wanted = left(stocked)
+    assert noted.whole >= 3
+    for number, moment in enumerate(noted.moments):
+        if number % 10 == 0 or number + 1 == len(noted.moments):
+            found = after(moment, stocked, loss, number)
+            run(found)
+            assert left(found) == wanted, f"after the power was lost at moment {number}"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is of Linux")
+def test_all_of_a_file_system_is_forced_and_a_refusal_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.force_all(tmp_path)
+    monkeypatch.setattr(files, "_syncfs", lambda file: -1)
+    with pytest.raises(OSError, match=str(tmp_path)):
+        files.force_all(tmp_path)
+
+
 def test_a_batch_is_not_there_before_the_commit_that_it_follows(stocked: World) -> None:
     """However slow the disk is with the folder of the commits; the state would be refused."""
     with machine(stocked.root) as noted, pytest.MonkeyPatch.context() as patch:
@@ -117,7 +146,6 @@ def test_without_durability_state_may_be_refused(stocked: World) -> None:
 
 def test_a_disk_that_refuses(stocked: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is not committed; the next start repeats it."""
-    from crossstream.storage import files
 
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))

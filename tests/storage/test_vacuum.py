@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from crossstream import serdes
 from crossstream.planning.layouts import KEY_VALUE
 from crossstream.planning.plan import StoreDef
 from crossstream.query.verification import verify_state
+from crossstream.storage import root, vacuum
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.sorted_run import Run
@@ -36,15 +38,22 @@ def row(batch: int) -> Run:
     )
 
 
+@pytest.mark.parametrize("many", [512, 0], ids=["at once", "in the background"])
 @pytest.mark.parametrize("restart_after", [1, 4, 17, 30])
-def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_after: int):
+def test_kept_batches_stay_readable_through_restarts(
+    tmp_path: Path, restart_after: int, many: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vacuum, "MANY", many)
+    monkeypatch.setattr(root, "MANY", many)
     log, stores, retain = BatchLog(tmp_path), FolderStores(tmp_path), 3
     retirement = Vacuum(tmp_path, log, retain)
     name = None
     for batch in range(40):
         if batch % restart_after == 0:
+            retirement.close()
             retirement, stores = Vacuum(tmp_path, log, retain), FolderStores(tmp_path)
             retirement.sweep(batch)
+            retirement.await_look()
         before = stores.open(STORE, 0, name)
         after = grow(stores, STORE, 0, before, StoreUpdate(row(batch), -1, batch))
         name = after.name
@@ -52,12 +61,39 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
         log.write_commit(Commit(batch, 1, versions={STORE.name: {0: name}}))
         retired = [*(before.files() - after.files()), *([before.name] if before.name else [])]
         retirement.add(batch, {f"{STORE.name}/0": retired})
+        retirement.root.close()
         assert log.commits() == list(range(max(0, batch - retain), batch + 1))
         for id_ in log.commits():
             version = FolderStores(tmp_path).open(STORE, 0, log.commit(id_).versions[STORE.name][0])
             assert version.snapshot().live()["value"].to_pylist() == [b"%d" % id_]
     files = sum(1 for _ in (tmp_path / "stores").rglob("*.arrow"))
     assert files < 40
+
+
+def test_batches_that_end_while_a_start_still_looks_delete_nothing_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was due meanwhile is deleted after it, with the next batch."""
+    monkeypatch.setattr(vacuum, "MANY", 0)
+    log = BatchLog(tmp_path)
+    for batch in range(4):
+        log.write_batch(BatchEntry(batch, ()))
+        log.write_commit(Commit(batch, 1))
+    may_look = Event()
+    commits = Vacuum._kept
+    monkeypatch.setattr(Vacuum, "_kept", lambda self, found: (may_look.wait(10), commits(self, found))[1])
+    retirement = Vacuum(tmp_path, log, 2)
+    retirement.sweep(4)
+    for batch in (4, 5):
+        log.write_commit(Commit(batch, 1))
+        retirement.add(batch, {})
+    assert log.commits() == [1, 2, 3, 4, 5]
+    may_look.set()
+    retirement.await_look()
+    log.write_commit(Commit(6, 1))
+    retirement.add(6, {})
+    assert log.commits() == [4, 5, 6]
+    retirement.close()
 
 
 def test_a_start_removes_what_crashes_left_in_the_log(tmp_path: Path):

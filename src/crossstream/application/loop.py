@@ -73,6 +73,7 @@ class Loop:
         self.log = BatchLog(self.state, config.durable)
         self.connection = connection or connection_of(config, topology, self.state)
         self._staging = staging_of(self.connection, self.state)
+        self.retirement = Vacuum(self.state, self.log, config.retain_batches, self._staging)
         self.inputs = TopicInputs(plan, config, self.connection, self.log, is_beside=connection is not None)
         self._publishing = Publishing.of(topology, config, self.connection, self.log, self._staging)
         self._wanted = 1
@@ -115,7 +116,6 @@ class Loop:
         commit = self._last = found.commit
         self._wanted, self._frames = found.partitions, found.application.frames
         self._repeat = found.repeat
-        self.retirement = Vacuum(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(commit.id + 1)
         self._measure()
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
@@ -279,7 +279,10 @@ class Loop:
                 return True
             raise
         commit = self._publishing.publish(
-            entry, report, commit_after(self._last, entry, report, self.sources), sent
+            entry,
+            report,
+            commit_after(self._last, entry, report, self.sources, self._totals.state),
+            sent,
         )
         phases.end("publish")
         self._commit(entry, commit, report)
@@ -380,5 +383,6 @@ class Loop:
             self._rounds.close()
             self.inputs.close()
             self._publishing.close()
+            self.retirement.close()
         finally:
             self.log.unlock()

@@ -43,7 +43,8 @@ def inspect(arguments: Namespace) -> int:
     root = state_root(arguments.state_dir)
     folder = inspect_state(root)
     if arguments.store is None:
-        lines = [_of_store(store, folder, root) for store in folder.stores]
+        unused = {store for store in folder.application.begin_empty if not folder.stores.get(store)}
+        lines = [_of_store(store, folder, root) for store in folder.stores if store not in unused]
     else:
         partitions = _named(folder, arguments.store)
         lines = [{"partition": partition, **_sizes([one])} for partition, one in partitions.items()]

@@ -94,18 +94,25 @@ def _say_fetching(jars: Jars, size: str) -> None:
 
 BENCHMARKS = (
     "fk",
+    "edges",
     "formats",
     "joins",
     "join_many",
     "aggregate",
+    "nexmark",
     "lakes",
     "history",
     "workarounds",
     "state",
+    "scale",
+    "size",
     "evolve",
+    "hot",
     "driver",
+    "tpch",
     "store_table",
     "postgres",
+    "where",
 )
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 

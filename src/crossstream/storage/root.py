@@ -7,10 +7,11 @@ All access to state is through a `StateRoot`. Names are relative to it and have 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -20,10 +21,13 @@ from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unk
 from crossstream.storage.door import inside, read_plain
 from crossstream.storage.files import (
     LOCK,
+    MANY,
     PRIVATE,
+    Background,
     Folder,
     Storage,
     give,
+    in_threads,
     make_folder,
     opener,
     partition_folder,
@@ -32,12 +36,17 @@ from crossstream.storage.files import (
 from crossstream.storage.lease import Lease
 from crossstream.storage.remote import RemoteRoot
 
+_log = logging.getLogger("crossstream.storage")
+
 
 @dataclass(frozen=True, slots=True)
 class LocalRoot:
     """State in a local or shared folder."""
 
     path: Path
+    _discarding: Background = field(
+        default_factory=lambda: Background("crossstream discards", 1), compare=False, repr=False
+    )
 
     def __str__(self) -> str:
         return str(self.path)
@@ -132,11 +141,22 @@ class LocalRoot:
                 self._inside(name).unlink()
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
+        """Removes files that no batch needs: all of ``first`` before any of ``then``; many in the background.
 
         What a failure leaves behind is removed by the next start.
         """
-        self.delete(*first, *then)
+        if len(then) < MANY:
+            self.delete(*first, *then)
+        else:
+            self._discarding.finish()
+            self._discarding.begin(self._discard, tuple(first), tuple(then))
+
+    def _discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        try:
+            self.delete(*first)
+            in_threads(self.delete, then)
+        except (OSError, StateError) as error:
+            _log.warning("the next start deletes files that no batch needs: %s", error)
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder; none if it is not there."""
@@ -152,6 +172,7 @@ class LocalRoot:
 
     def close(self) -> None:
         """Returns when the work in the background has ended."""
+        self._discarding.close()
 
     def _inside(self, name: str, *, folder: bool = False) -> Path:
         try:

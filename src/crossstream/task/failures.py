@@ -106,6 +106,8 @@ class Failures:
     def writable(self, node: Node, changes: Changes, part: Part, serde: EngineSerde) -> Changes:
         """The changes without the rows whose key or value (``part``) the serde refuses, if they do not stop all."""
         values: Values = getattr(changes, part)
+        if values.serde == serde and not values.made():
+            return changes
         try:
             values.wire(serde)
             return changes

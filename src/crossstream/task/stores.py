@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from crossstream.serdes.calls import find_invalid
 from crossstream.storage.columns import cut, cut_all, take
 from crossstream.storage.commit_log import STAGED
 from crossstream.storage.compaction import Segment
-from crossstream.storage.files import Storage, Written, partition_folder
+from crossstream.storage.files import Storage, Written, in_threads, partition_folder
 from crossstream.storage.log_entries import SENT
-from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, staged_name, write_run
+from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run, staged_name, write_run
 from crossstream.storage.overlay import Overlay
 from crossstream.storage.root import Place, root_of, state_partition
 from crossstream.storage.snapshot import Snapshot
@@ -55,14 +55,23 @@ def measure(
     their ttl may be another one than that of the manifest.
     """
     state = root_of(root)
+    places = [
+        (store, partition, name)
+        for store, names in versions.items()
+        for partition, name in names.items()
+        if not store.startswith(SENT)
+    ]
+
+    def manifest_of(place: tuple[str, int, str]) -> Manifest:
+        store, partition, name = place
+        return read_manifest(state.storage(partition_folder(store, partition)), name)
+
     sizes: dict[str, tuple[int, int]] = {}
     due: dict[str, int] = {}
-    for store, names in versions.items():
-        for partition, name in names.items() if not store.startswith(SENT) else ():
-            manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
-            sizes[f"{store}/{partition}"] = manifest.rows, manifest.size
-            if store in timers:
-                due[f"{store}/{partition}"] = 1 if store in expiring and manifest.rows else manifest.clock
+    for (store, partition, _), manifest in zip(places, in_threads(manifest_of, places), strict=True):
+        sizes[f"{store}/{partition}"] = manifest.rows, manifest.size
+        if store in timers:
+            due[f"{store}/{partition}"] = 1 if store in expiring and manifest.rows else manifest.clock
     return sizes, due
 
 
@@ -73,11 +82,15 @@ def grow(
     version: Version,
     update: StoreUpdate,
 ) -> Version:
-    """The version after a batch, saved; the same object if nothing changed."""
+    """The version after a batch, saved; the same object if nothing changed, and it has been saved already."""
     save = stores.saver(store, partition, update.batch)
     history = store.history if store.layout.versioned else None
     after = advance(version, update, save, history=history, remembered=store.remembered)
-    return version if after is version else stores.save(store, partition, after)
+    if after is version:
+        if not version.unsaved:
+            return version
+        after = replace(version, batch=update.batch, unsaved=False)
+    return stores.save(store, partition, after)
 
 
 @dataclass(slots=True)
