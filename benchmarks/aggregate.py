@@ -17,11 +17,12 @@ from benchmarks import aggregate_windows
 from benchmarks.aggregate_app import ADVANCE_MS, SIZE_MS, OursAggregated
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, customer_messages, updates_of
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS
+from benchmarks.fk import PEER_SETTINGS
 from benchmarks.generate import Sending, Sent, Topics, create
 from benchmarks.joins import LATER, JoinBench, Workload, run
 from benchmarks.keyed_data import keyed_orders
 from benchmarks.peers.kafka_streams import peer
+from benchmarks.waiting import PARTITIONS
 
 SIDES = ("kafka-streams", "kafka-streams-defaults", "crossstream")
 

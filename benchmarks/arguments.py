@@ -1,11 +1,20 @@
-"""The command line that the benchmarks beside Kafka Streams share."""
+"""The command line that the benchmarks beside other engines share."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
-from benchmarks.peers.kafka_streams import peer
+from benchmarks.peers import dbsp
+from benchmarks.peers.flink import peer as flink
+from benchmarks.peers.kafka_streams import peer as kafka_streams
+
+PEERS = {
+    "kafka-streams": kafka_streams.PROGRAM.missing,
+    "flink": flink.PROGRAM.missing,
+    "dbsp": dbsp.available,
+}
+"""By what the names of its sides begin with: why a peer cannot run here, or None."""
 
 
 def parse(
@@ -19,7 +28,7 @@ def parse(
 ) -> argparse.Namespace:
     """What is asked of the benchmark ``name``: of the ``choices``, under the name ``what``, all if none are given.
 
-    ``sides`` of the answer: a list, without Kafka Streams where it cannot run.
+    ``sides`` of the answer: a list, without the peers that cannot run here.
     """
     parser = argparse.ArgumentParser(prog=f"crossstream bench {name}", description=about)
     parser.add_argument(what, nargs="*", default=list(choices), help=f"of {', '.join(choices)}")
@@ -37,9 +46,10 @@ def parse(
 
 
 def runnable(sides: list[str]) -> list[str]:
-    """The sides, without Kafka Streams where it cannot run."""
-    ours = [side for side in sides if not side.startswith("kafka-streams")]
-    if len(ours) < len(sides) and (reason := peer.available()) is not None:
-        print(f"without Kafka Streams: {reason}")
-        return ours
+    """The sides, without the peers that cannot run here, which are named with the reason."""
+    for name, available in PEERS.items():
+        others = [side for side in sides if not side.startswith(name)]
+        if len(others) < len(sides) and (reason := available()) is not None:
+            print(f"without {name}: {reason}")
+            sides = others
     return sides

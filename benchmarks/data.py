@@ -106,6 +106,14 @@ def updates_of(orders: int, updates: int, customers: int, seed: int) -> Updates:
     return Updates(ids, referred, deleted, seed)
 
 
+def subscribers_of(customers: int, subscribers: int, seed: int) -> Updates:
+    """``subscribers`` orders for each customer, each inserted once."""
+    orders = customers * subscribers
+    updates = updates_of(orders, orders, customers, seed)
+    updates.customers[:] = updates.orders % customers
+    return updates
+
+
 def customer_messages(
     customers: Sequence[int], seed: int, start_ms: int = START_MS, chunk: int = 20_000
 ) -> Iterator[list[Message]]:
@@ -115,7 +123,7 @@ def customer_messages(
         part = customers[first : first + chunk]
         draws = rng.integers(0, 1 << 30, len(part)).tolist()
         yield [
-            (b"c%07d" % customer, customer_value(customer, draw), start_ms + at)
+            (b"c%07d" % customer, customer_value(customer + (seed - 1) * 10_000_000, draw), start_ms + at)
             for at, (customer, draw) in enumerate(zip(part, draws, strict=True), first)
         ]
 
@@ -161,10 +169,12 @@ class Ends:
         return frozenset(key for key, _ in self.orders)
 
     def customer_messages(self, timestamp: int) -> list[Message]:
-        return [(key, customer_value(0, 0), timestamp) for key in self.customers]
+        """Each with a row of its own at each time: a side may leave out a result that is the one before."""
+        return [(key, customer_value(timestamp, 0), timestamp) for key in self.customers]
 
     def order_messages(self, timestamp: int) -> list[Message]:
-        return [(key, order_value(customer, 0, 1, 100, 0), timestamp) for key, customer in self.orders]
+        """Each with a row of its own at each time."""
+        return [(key, order_value(customer, 0, 1, timestamp, 0), timestamp) for key, customer in self.orders]
 
 
 def key_in(partition: int, partitions: int, prefix: str) -> bytes:

@@ -32,9 +32,10 @@ import polars as pl
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks.evolve_app import RESULT
-from benchmarks.fk import PARTITIONS, machine
+from benchmarks.fk import machine
 from benchmarks.ours import ROOT
 from benchmarks.state import customer_columns, order_columns
+from benchmarks.waiting import PARTITIONS
 from crossstream.filetopics import FileTopics
 from crossstream.topics import OffsetRange, TopicPartition
 

@@ -1,8 +1,9 @@
-"""`crossstream bench fk`: the foreign-key join beside Kafka Streams, same machine, data and broker, in turn.
+"""`crossstream bench fk`: the foreign-key join beside Flink and Kafka Streams, same machine, data and broker, in turn.
 
-Both sides are warmed up by a first pass over other topics of the same shape, which ends before anything is measured.
+All sides are warmed up by a first pass over other topics of the same shape, which ends before anything is measured.
 Then the records of a run become visible at once (a transaction) and the clock runs until the last results can be read.
-Sides alternate; the very first run is not counted, for the broker is cold then.
+Sides alternate; the very first run is not counted, for the broker is cold then. The results of left and fan-out are
+compared, whole tables, after the clock. dbsp gets the same records from memory: see `benchmarks.peers.dbsp`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import statistics
 import tempfile
 import time
@@ -20,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
-from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks import fk_results
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, Ends
 from benchmarks.generate import (
@@ -29,7 +31,6 @@ from benchmarks.generate import (
     Sent,
     Topics,
     change_customers,
-    ends_of,
     produce_customers,
     produce_fk,
     produce_orders,
@@ -37,7 +38,11 @@ from benchmarks.generate import (
     produce_subscribers,
 )
 from benchmarks.ours import Ours
+from benchmarks.peers import dbsp
+from benchmarks.peers.flink import fk as flink_fk
+from benchmarks.peers.flink import peer as flink
 from benchmarks.peers.kafka_streams import peer
+from benchmarks.waiting import PARTITIONS, Waiting, Watch
 from crossstream.dev import broker
 
 SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
@@ -47,9 +52,6 @@ ONCE = "-once"
 """Ends the name of a side that writes its results exactly once."""
 WATCHED = "-watched"
 """Ends the name of a side whose page is open, and whose numbers are asked for."""
-PARTITIONS = 4
-REST_SECONDS = 1.0
-"""Without a result for so long, a side is thought to be done, and the results are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Bench:
         self.servers = self.info.bootstrap_servers
         self.stamp = f"{int(time.time()) % 1_000_000}"
         self.results: list[dict[str, Any]] = []
+        self.folder = Path(tempfile.mkdtemp(prefix="crossstream-bench-records-"))
         self._runs = 0
         self._broker_is_warm, self._for_nothing = False, False
 
@@ -103,9 +106,10 @@ class Bench:
         any other, takes two or three times the processor time.
         """
         sides = [side for side in self.sides if side not in without]
-        if sides and not self._broker_is_warm:
+        through_broker = [side for side in sides if side not in dbsp.SIDES]
+        if through_broker and not self._broker_is_warm:
             self._for_nothing = True
-            yield sides[0]
+            yield through_broker[0]
             self._broker_is_warm, self._for_nothing = True, False
         for _ in range(self.rounds):
             yield from sides
@@ -124,6 +128,8 @@ class Bench:
                 warm_up=warm,
                 settings={"consumer.isolation.level": "read_committed", **PEER_SETTINGS[name]},
             )
+        if name.startswith("flink-"):
+            return flink.side(name, flink_fk.statements(self.servers, topics, warm))
         return Ours(
             self.servers,
             prefix,
@@ -196,12 +202,37 @@ class Bench:
         last = waiting.until(sent.ends, running.check, at_rest=note_cpu)
         return {"seconds": last - sent.visible, **spent}
 
+    def compared(
+        self, name: str, records: fk_results.Records, run: Callable[[str, str], dict[str, float]]
+    ) -> Iterator[tuple[str, dict[str, float]]]:
+        """What each side took in turn: ``run``, or dbsp in memory. Raises if its results are not as they must be."""
+        expected = records.expected()
+        for side in self.turns():
+            if side in dbsp.SIDES:
+                rows = self.folder / side
+                memory = dbsp.measure("fk", side, records.input, rows, before=records.before)
+                took = {"seconds": memory.seconds, "side_cpu": memory.core_seconds, "broker_cpu": 0.0}
+                found = fk_results.of_file(rows)
+            else:
+                prefix = self.prefix(name)
+                took = run(side, prefix)
+                found = fk_results.of_topic(self.servers, Topics.of(prefix).results)
+            difference = fk_results.differs(found, expected)
+            if difference is not None:
+                raise AssertionError(f"{side} gave wrong results: {difference}")
+            yield side, took
+
     def left_updates(self) -> None:
         """Left updates per second, and core-seconds per million of them."""
-        for side in self.turns():
-            self._left_updates(side, self.prefix("left"))
+        sizes = self.sizes
+        records = fk_results.left(self.folder / "left", sizes.customers, sizes.orders, sizes.updates)
+        for side, took in self.compared("left", records, self._take_updates):
+            million = 1_000_000 / sizes.updates
+            cores = (took["side_cpu"] + took["broker_cpu"]) * million
+            self.note("left updates per second", side, sizes.updates / took["seconds"], **took)
+            self.note("core-seconds per million left updates", side, cores)
 
-    def _left_updates(self, side: str, prefix: str) -> None:
+    def _take_updates(self, side: str, prefix: str) -> dict[str, float]:
         sizes = self.sizes
 
         def fill() -> Sent:
@@ -215,18 +246,19 @@ class Bench:
         running, manager = self.caught_up(prefix, fill, side)
         with leaving(manager):
             time.sleep(2)
-            took = self.timed(running, updates, Topics.of(prefix).results)
-        million = 1_000_000 / sizes.updates
-        cores = (took["side_cpu"] + took["broker_cpu"]) * million
-        self.note("left updates per second", side, sizes.updates / took["seconds"], **took)
-        self.note("core-seconds per million left updates", side, cores)
+            return self.timed(running, updates, Topics.of(prefix).results)
 
     def fan_out(self) -> None:
-        """Results per second when right rows with many subscribers change."""
-        for side in self.turns():
-            self._fan_out(side, self.prefix("wide"))
+        """Results per second when right rows with many subscribers change, and core-seconds per million of them."""
+        sizes = self.sizes
+        records = fk_results.fan_out(self.folder / "fan-out", sizes.wide, sizes.subscribers)
+        results = sizes.wide * sizes.subscribers
+        for side, took in self.compared("wide", records, self._take_changes):
+            cores = (took["side_cpu"] + took["broker_cpu"]) * 1_000_000 / results
+            self.note("results per second, fan-out", side, results / took["seconds"], **took)
+            self.note("core-seconds per million results, fan-out", side, cores)
 
-    def _fan_out(self, side: str, prefix: str) -> None:
+    def _take_changes(self, side: str, prefix: str) -> dict[str, float]:
         sizes = self.sizes
 
         def fill() -> Sent:
@@ -240,14 +272,14 @@ class Bench:
         running, manager = self.caught_up(prefix, fill, side)
         with leaving(manager):
             time.sleep(2)
-            took = self.timed(running, change, Topics.of(prefix).results)
-        self.note(
-            "results per second, fan-out", side, sizes.wide * sizes.subscribers / took["seconds"], **took
-        )
+            return self.timed(running, change, Topics.of(prefix).results)
 
     def latency(self) -> None:
-        """Seconds from the timestamp of an update until its result is read, at a fixed rate."""
-        for side in self.sides:
+        """Seconds from the timestamp of an update until its result is read, at a fixed rate.
+
+        Not of Flink: its results do not have the timestamp of the update.
+        """
+        for side in (side for side in self.sides if not side.startswith("flink-")):
             self._latency(side, self.prefix("paced"))
 
     def _latency(self, side: str, prefix: str) -> None:
@@ -279,6 +311,7 @@ class Bench:
 
     def close(self) -> None:
         broker.stop(self.info.port)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
@@ -303,111 +336,6 @@ def held(running: Any) -> Iterator[None]:
             process.resume()
 
 
-class Waiting:
-    """Waits until certain keys are among the results, and reads only while no results come."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        self.asking = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
-        self.places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        self.consumer = reading_from_end(servers, topic)
-        self.consumer.pause(self.places)
-        self.seen = self.ends()
-
-    def until(
-        self,
-        keys: frozenset[bytes],
-        check: Callable[[], None],
-        patience: float = 900,
-        at_rest: Callable[[], None] = lambda: None,
-    ) -> float:
-        """When the newest result was stamped, in seconds; ``at_rest`` is called before each look at them."""
-        left, newest, seen = set(keys), 0, self.seen
-        stop = time.monotonic() + patience
-        while left:
-            ends = self.rest(seen, check, stop)
-            at_rest()
-            self.consumer.resume(self.places)
-            expected, quiet = ends - seen, 0
-            while left and expected > 0 and quiet < 5:  # ends of transactions count, and do not come
-                messages = [m for m in self.consumer.consume(10_000, 0.2) if m.error() is None]
-                quiet = 0 if messages else quiet + 1
-                expected -= len(messages)
-                for message in messages:
-                    left.discard(message.key())
-                newest = max([newest, *(message.timestamp()[1] for message in messages)])
-            self.consumer.pause(self.places)
-            seen = ends - expected  # what came meanwhile has been read, too
-            if time.monotonic() > stop:
-                raise RuntimeError(f"{len(left)} last results did not come within {patience} s")
-        self.consumer.close()
-        self.asking.close()
-        return newest / 1000
-
-    def ends(self) -> int:
-        """Results there are."""
-        return sum(ends_of(self.asking, self.places))
-
-    def rest(self, seen: int, check: Callable[[], None], stop: float) -> int:
-        """Returns how many results there are when some came, and then none for a while."""
-        ends, since = self.ends(), time.monotonic()
-        while ends == seen or time.monotonic() - since < REST_SECONDS:
-            time.sleep(0.1)
-            check()
-            now = self.ends()
-            if now != ends:
-                ends, since = now, time.monotonic()
-            if time.monotonic() > stop:
-                raise RuntimeError("the last results did not come in time")
-        return ends
-
-
-class Watch:
-    """Notes how late results are: the time they were appended less their timestamp."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        import threading
-
-        self.consumer = reading_from_end(servers, topic)
-        self.delays: list[tuple[float, float]] = []
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        self.began = time.time()
-        self.thread.start()
-
-    def stop(self, after: float) -> list[float]:
-        time.sleep(3)
-        self.done.set()
-        self.thread.join()
-        self.consumer.close()
-        return [delay for at, delay in self.delays if at - self.began > after]
-
-    def _run(self) -> None:
-        while not self.done.is_set():
-            # Small reads: a message waits in here no longer than a few milliseconds.
-            messages = self.consumer.consume(200, 0.005)
-            now = time.time()
-            self.delays.extend((now, now * 1000 - message.timestamp()[1]) for message in messages)
-
-
-def reading_from_end(servers: str, topic: str) -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 5,
-            "check.crcs": False,
-        }
-    )
-    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    for place, end in zip(places, ends_of(consumer, places), strict=True):
-        place.offset = end
-    consumer.assign(places)
-    return consumer
-
-
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     import confluent_kafka
@@ -424,19 +352,26 @@ def machine() -> dict[str, Any]:
         "pyarrow": pyarrow.__version__,
         "confluent_kafka": confluent_kafka.__version__,
         "kafka_streams": peer.version(),
+        "flink": flink.version(),
+        "dbsp": dbsp.version(),
     }
 
 
 FIGURES = {"left": Bench.left_updates, "fan-out": Bench.fan_out, "latency": Bench.latency}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parse(argv, "fk", __doc__, "figures", tuple(FIGURES), SIDES, 19292)
+def scaled_sizes(scale: float) -> Sizes:
+    """That share of the full sizes."""
     full = asdict(Sizes())
-    scaled = {name: max(1, int(number * arguments.scale)) for name, number in full.items()}
-    scaled |= {name: full[name] for name in ("rate", "seconds", "warm_seconds", "subscribers")}
+    scaled = {name: max(1, int(number * scale)) for name, number in full.items()}
+    return Sizes(**scaled | {name: full[name] for name in ("rate", "seconds", "warm_seconds", "subscribers")})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse(argv, "fk", __doc__, "figures", tuple(FIGURES), (*flink.SIDES, *SIDES), 19292)
+    sizes = scaled_sizes(arguments.scale)
     print(json.dumps(machine()), flush=True)
-    with closing(Bench(Sizes(**scaled), arguments.port, arguments.rounds, arguments.sides)) as bench:
+    with closing(Bench(sizes, arguments.port, arguments.rounds, arguments.sides)) as bench:
         for figure in arguments.figures:
             FIGURES[figure](bench)
     return 0

@@ -17,11 +17,12 @@ from typing import Any
 
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, Ends, Message, customer_messages, updates_of
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
+from benchmarks.fk import PEER_SETTINGS, Bench, Sizes, leaving, machine
 from benchmarks.formats_app import OursInFormat
 from benchmarks.formats_data import Format
 from benchmarks.generate import QUEUED, Sending, Sent, Topics, create, refuse
 from benchmarks.peers.kafka_streams import peer
+from benchmarks.waiting import PARTITIONS
 from crossstream.dev import servers
 from crossstream.dev.background import free_port
 

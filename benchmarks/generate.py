@@ -19,7 +19,7 @@ from typing import final
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from benchmarks.data import START_MS, Ends, Message, customer_messages, updates_of
+from benchmarks.data import START_MS, Ends, Message, customer_messages, subscribers_of, updates_of
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -141,8 +141,7 @@ def produce_subscribers(
 ) -> Sent:
     """Makes the topics and fills them: customers with ``subscribers`` orders each, for `change_customers`."""
     ends, orders = Ends.of(partitions), customers * subscribers
-    updates = updates_of(orders, orders, customers, seed)
-    updates.customers[:] = updates.orders % customers
+    updates = subscribers_of(customers, subscribers, seed)
     create(bootstrap, Topics.of(prefix), partitions, append_time)
     with Sending(bootstrap, prefix) as sending:
         sending.customers(customer_messages(range(customers), seed))
@@ -202,19 +201,17 @@ def create(bootstrap: str, topics: Topics, partitions: int, append_time: bool = 
 
     ``append_time``: results are stamped by the broker as it appends them.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    kept = {"retention.ms": "-1"}
-    stamped = {**kept, "message.timestamp.type": "LogAppendTime"} if append_time else kept
-    new = [NewTopic(name, partitions, 1, config=kept) for name in (topics.orders, topics.customers)]
-    new.append(NewTopic(topics.results, partitions, 1, config=stamped))
-    for made in admin.create_topics(new).values():
-        made.result()
+    create_more(bootstrap, (topics.orders, topics.customers), partitions)
+    create_more(bootstrap, (topics.results,), partitions, append_time)
 
 
-def create_more(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
-    """Further topics of a run, as `create` makes them."""
+def create_more(bootstrap: str, topics: Sequence[str], partitions: int, append_time: bool = False) -> None:
+    """Topics as `create` makes them; ``append_time``: all are stamped by the broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in topics]
+    config = {"retention.ms": "-1"}
+    if append_time:
+        config["message.timestamp.type"] = "LogAppendTime"
+    new = [NewTopic(name, partitions, 1, config=config) for name in topics]
     for made in admin.create_topics(new).values():
         made.result()
 

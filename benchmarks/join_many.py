@@ -22,12 +22,13 @@ from typing import Any
 
 from benchmarks.arguments import parse
 from benchmarks.data import START_MS, Message
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
+from benchmarks.fk import PEER_SETTINGS, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create, create_more
 from benchmarks.join_many_app import KEPT, TABLES, TAKEN, OursMany
 from benchmarks.join_many_engine import measure
 from benchmarks.peers.kafka_streams import peer
 from benchmarks.star_data import Star, StarEnds, order_updates, orders_and_updates, rows_of
+from benchmarks.waiting import PARTITIONS
 
 SIDES = ("crossstream-many", "crossstream-chain", "kafka-streams")
 ALONE = "crossstream-orders"

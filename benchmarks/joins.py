@@ -18,13 +18,14 @@ from itertools import zip_longest
 from typing import Any
 
 from benchmarks.arguments import parse
-from benchmarks.client import CLIENT, LOOP, LOOPS, Client
+from benchmarks.client import CLIENT, LOOP, LOOPS, NATIVE, Client
 from benchmarks.data import START_MS, Ends, customer_messages, order_value
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SIDES, Bench, Sizes, leaving, machine
+from benchmarks.fk import PEER_SETTINGS, SIDES, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create
 from benchmarks.joins_app import OursJoined
 from benchmarks.keyed_data import keyed_customers, keyed_orders
 from benchmarks.peers.kafka_streams import peer
+from benchmarks.waiting import PARTITIONS
 
 LATER = START_MS + 86_400_000
 BEATS = 32
@@ -66,7 +67,7 @@ WORKLOADS = {
 class JoinBench(Bench):
     """One workload after the other, each on both sides in turn."""
 
-    cold = frozenset({CLIENT, LOOP})
+    cold = frozenset({CLIENT, NATIVE, LOOP})
 
     def __init__(self, scale: float, port: int, rounds: int, sides: Sequence[str]) -> None:
         super().__init__(Sizes(), port, rounds, sides)
@@ -78,7 +79,7 @@ class JoinBench(Bench):
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics, work = Topics.of(prefix), self.workload
         if name in self.cold:
-            return Client(CLIENT if name == CLIENT else work.mode, self.servers, topics, PARTITIONS)
+            return Client(work.mode if name == LOOP else name, self.servers, topics, PARTITIONS)
         if not name.startswith("kafka-streams"):
             how = work.how(name.removeprefix("crossstream-"))
             return OursJoined(self.servers, prefix, topics, functions=how, warm_up=warm)

@@ -30,11 +30,12 @@ import psutil  # type: ignore[import-untyped]
 
 from benchmarks import lakes_memory
 from benchmarks.data import START_MS, Message
-from benchmarks.fk import PARTITIONS, machine
+from benchmarks.fk import machine
 from benchmarks.generate import Sending, Topics, create
 from benchmarks.lakes_data import DELETED, Change, Data, Lake, LakeSizes
 from benchmarks.lakes_sides import SIDES, Side
 from benchmarks.peers import delta_spark
+from benchmarks.waiting import PARTITIONS
 from crossstream.dev import broker
 
 ONE_BY_ONE = 20

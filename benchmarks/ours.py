@@ -40,6 +40,8 @@ class Ours:
 
     module = "benchmarks.ours"
     max_records: int | None = 500_000
+    brings_program = True
+    """Whether another checkout has the program, too; else it is this one's, with the package of the other."""
 
     def __init__(
         self,
@@ -99,12 +101,13 @@ class Ours:
         }.items():
             command += [f"--{name}", value]
         command += [f"--spark={name}={value}" for name, value in self.settings.items()]
-        paths = [str(self.root / "src"), str(self.root), os.environ.get("PYTHONPATH", "")]
+        home = self.root if self.brings_program else ROOT
+        paths = [str(self.root / "src"), str(home), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._log = self._folder / "application.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=self.root
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=home
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import CITIES, START_MS, updates_of
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SPREAD, Bench, Sizes, Waiting, machine
+from benchmarks.fk import PEER_SETTINGS, SPREAD, Bench, Sizes, machine
 from benchmarks.generate import Sending, Sent, Topics, produce_fk
 from benchmarks.ours import Ours
 from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer
+from benchmarks.waiting import PARTITIONS, Waiting
 from crossstream.filetopics import FileTopics
 
 SIDE = "crossstream-expressions"

@@ -7,24 +7,19 @@ peer.summary  # {"processed": …, "dropped": …}
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, final
-
-import psutil  # type: ignore[import-untyped]
+from typing import final
 
 from benchmarks.data import FOREIGN_KEY
 from benchmarks.generate import Topics
 from benchmarks.peers.java import JavaProgram, java
+from benchmarks.peers.jvm import Jvm, PeerError
+
+__all__ = ["KafkaStreamsPeer", "PeerError", "available", "version"]
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = JavaProgram(HERE, "peer")
@@ -42,15 +37,12 @@ MODES: Mapping[str, tuple[str, ...]] = {
         f"aggregate-{name}": ("inner",)
         for name in ("count", "tumbling", "hopping", "session", "table", "reduce")
     },
+    **{f"nexmark-{query}": ("inner",) for query in ("q3", "q4", "q5", "q7", "q8", "q20")},
 }
 
 
-class PeerError(RuntimeError):
-    """The application did not start, or died."""
-
-
 @final
-class KafkaStreamsPeer:
+class KafkaStreamsPeer(Jvm):
     """One run of the application, from an empty state folder.
 
     Orders are the left side, customers the right one. The result of every mode is
@@ -60,9 +52,12 @@ class KafkaStreamsPeer:
     ``foreign_key``: field of an order (fk, stream-global). ``window_ms``, ``grace_ms``: stream-stream.
     ``settings``: any others of Kafka Streams, such as ``commit.interval.ms``. ``state_dir``: kept if given.
     ``arguments``: what a mode needs besides, in the words of the program: fk-chain has several right tables, fk-avro
-    the ``registry`` of its schemas.
+    the ``registry`` of its schemas, Nexmark persons.
     ``patience``: seconds to start or stop in.
     """
+
+    program = PROGRAM
+    name = "Kafka Streams"
 
     def __init__(
         self,
@@ -82,6 +77,7 @@ class KafkaStreamsPeer:
         state_dir: Path | None = None,
         patience: float = 60,
     ) -> None:
+        super().__init__(patience)
         if type not in MODES[mode]:
             raise ValueError(f"no {type} join in mode {mode}")
         self.arguments = {
@@ -104,43 +100,6 @@ class KafkaStreamsPeer:
         self.arguments |= arguments or {}
         self.settings = dict(settings or {})
         self.state_dir = state_dir
-        self.patience = patience
-        self.summary: dict[str, Any] = {}
-        self.seconds_to_run = 0.0
-        """From the start of the JVM until the application ran."""
-        self._events: list[dict[str, Any]] = []
-        self._changed = threading.Condition()
-
-    def __enter__(self) -> KafkaStreamsPeer:
-        PROGRAM.build()
-        self._folder = Path(tempfile.mkdtemp(prefix="kafka-streams-peer-"))
-        self._log = self._folder / "peer.log"
-        began = time.monotonic()
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        try:
-            self._await("state", state="RUNNING")
-        except PeerError:
-            self._kill()
-            raise
-        self.seconds_to_run = time.monotonic() - began
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._process.send_signal(signal.SIGTERM)
-            self.summary = self._await("stopped")
-        finally:
-            self._kill()
 
     def command(self) -> list[str]:
         words = [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.jar)]
@@ -151,6 +110,9 @@ class KafkaStreamsPeer:
             words += ["--set", f"{name}={setting}"]
         return words
 
+    def ask_to_stop(self, process: subprocess.Popen[str]) -> None:
+        process.send_signal(signal.SIGTERM)
+
     @property
     def seconds_to_restore(self) -> float:
         """From the start of Kafka Streams, in a JVM that is up, until it ran: state is restored in that time."""
@@ -158,65 +120,6 @@ class KafkaStreamsPeer:
             states = [event for event in self._events if event["event"] == "state"]
         running = next(event["ms"] for event in states if event["state"] == "RUNNING")
         return float(running - states[0]["ms"]) / 1000
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def cpu_seconds(self) -> float:
-        """User and system time of the JVM so far."""
-        times = psutil.Process(self.pid).cpu_times()
-        return float(times.user + times.system)
-
-    def processes(self) -> list[psutil.Process]:
-        """The JVM."""
-        return [psutil.Process(self.pid)]
-
-    def cpu_parts(self) -> dict[str, float]:
-        """The same, as all there is."""
-        return {"jvm": self.cpu_seconds()}
-
-    def check(self) -> None:
-        """Raises `PeerError` if the application has died."""
-        with self._changed:
-            if self._process.poll() is not None or any(e["event"] == "error" for e in self._events):
-                raise self._failure("died")
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                self._events.append(json.loads(line))
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
-
-    def _await(self, event: str, **details: str) -> dict[str, Any]:
-        """The first such event; waits for it up to the patience."""
-        wanted = {"event": event, **details}
-        until = time.monotonic() + self.patience
-        with self._changed:
-            while True:
-                for found in self._events:
-                    if wanted.items() <= found.items():
-                        return found
-                if not self._reader.is_alive() or any(e["event"] == "error" for e in self._events):
-                    raise self._failure(f"ended before {wanted}")
-                if not self._changed.wait(until - time.monotonic()):
-                    raise self._failure(f"not {wanted} after {self.patience} s")
-
-    def _failure(self, what: str) -> PeerError:
-        return PeerError(f"Kafka Streams: {what}: {self._events} {self._log.read_text()[-2000:]}")
-
-    def _kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def available() -> str | None:

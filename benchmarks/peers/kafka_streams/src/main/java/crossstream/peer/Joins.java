@@ -55,14 +55,15 @@ final class Joins {
             new AvroJoin(builder, arguments, prefix).build();
             return;
         }
-        KStream<String, byte[]> results = switch (arguments.text("mode")) {
+        String mode = arguments.text("mode");
+        KStream<String, byte[]> results = mode.startsWith("nexmark-") ? new Nexmark(builder, arguments, prefix).build(mode) : switch (mode) {
             case "fk" -> foreignKey().toStream();
             case "fk-chain" -> chain().toStream();
             case "table-table" -> tableTable().toStream();
             case "stream-stream" -> streamStream();
             case "stream-table" -> streamTable();
             case "stream-global" -> streamGlobal();
-            default -> throw new IllegalArgumentException("unknown --mode " + arguments.text("mode"));
+            default -> throw new IllegalArgumentException("unknown --mode " + mode);
         };
         results.to(arguments.text(prefix + "output"), Produced.with(KEY, VALUE));
     }

@@ -34,6 +34,28 @@ final class Json {
         }
     }
 
+    /** Whole numbers at the top level, in the order of the names. Reading ends when all are found. */
+    static long[] numbers(byte[] object, String... names) {
+        long[] found = new long[names.length];
+        try (JsonParser parser = FACTORY.createParser(object)) {
+            parser.nextToken();
+            for (int missing = names.length; missing > 0 && parser.nextToken() == JsonToken.FIELD_NAME; ) {
+                String name = parser.currentName();
+                parser.nextToken();
+                for (int i = 0; i < names.length; i++) {
+                    if (names[i].equals(name)) {
+                        found[i] = parser.getLongValue();
+                        missing--;
+                    }
+                }
+                parser.skipChildren();
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return found;
+    }
+
     /** Fields and the names they get: `field` or `field=name`. */
     static Map<String, String> names(String... words) {
         Map<String, String> names = new LinkedHashMap<>();
