@@ -17,6 +17,11 @@ from crossstream.storage.files import locked
 
 PYSPARK, DELTA = "4.1.1", "4.1.0"
 JARS = Jars(f"delta-{DELTA}", f"Delta Lake {DELTA}", (("io.delta", "delta-spark_2.13", DELTA),))
+KAFKA = Jars(
+    f"spark-kafka-{PYSPARK}",
+    f"Spark's Kafka source {PYSPARK}",
+    (("org.apache.spark", "spark-sql-kafka-0-10_2.13", PYSPARK),),
+)
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -25,9 +30,17 @@ SETTINGS = {
 }
 
 
-def settings() -> dict[str, str]:
-    """Those with which a session reads and writes Delta tables. Fetches the jars if they are not there yet."""
-    jars = sorted(str(jar) for jar in JARS.fetch().glob("delta-*.jar"))  # all others are Spark's own
+def settings(kafka: bool = False) -> dict[str, str]:
+    """Those with which a session reads and writes Delta tables; ``kafka``: and reads topics.
+
+    Fetches the jars if they are not there yet.
+    """
+    wanted = [(JARS, "delta-*.jar")]  # all others are Spark's own
+    if kafka:
+        wanted += [
+            (KAFKA, f"{name}*.jar") for name in ("spark-sql-kafka", "spark-token", "kafka-", "commons-pool")
+        ]
+    jars = sorted(str(jar) for from_, pattern in wanted for jar in from_.fetch().glob(pattern))
     return {**SETTINGS, "spark.jars": ",".join(jars)}
 
 
