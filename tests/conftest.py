@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from tests import schedule
 from tests.application.engines import engine
+from tests.kafka.edges import edge
 from tests.kafka.fixtures import broker_connection, broker_info, creating, log, proxy, reader, writer
 from tests.known_warnings import FILTERS
 from tests.laws.clock import clock
@@ -21,6 +22,7 @@ __all__ = [
     "broker_info",
     "clock",
     "creating",
+    "edge",
     "either_world",
     "engine",
     "fresh",

@@ -24,11 +24,11 @@ SEAT = re.compile(rf".*::.*[\[-]{ON_SPARK}[\]-]")
 """A test that runs on several engines, on Spark."""
 
 SERVICES = {
-    "broker": re.compile(r"tests/(kafka/|end_to_end/|benchmarks/test_kafka_streams_peer)"),
+    "broker": re.compile(r"tests/(kafka/|end_to_end/|benchmarks/test_(edges|(kafka_streams|flink)_peer))"),
     "oracle": re.compile(r"tests/((operators/\w+/)?oracle/|runtime/test_compositions_in_kafka)"),
     "spark": re.compile(
         r"tests/(spark/|application/test_local|lakehouse/((iceberg|sources|histories)/)?test_on_spark"
-        r"|faults/test_(cluster|killed|lost_workers|no_code_from_data)\.py)"
+        r"|faults/test_(cluster|killed|lost_workers|no_code_from_data)\.py|benchmarks/test_spark_streaming)"
     ),
 }
 """Where the tests are that need one."""

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from benchmarks.evolve import INPUTS, World, measured, sealed
 from benchmarks.evolve_app import all_rows, first, hundredth
-from benchmarks.fk import PARTITIONS
+from benchmarks.waiting import PARTITIONS
 
 import crossstream as cs
 from crossstream.topics import OffsetRange

@@ -21,6 +21,9 @@ from crossstream import serdes
 RAW = serdes.bytes()
 TOPICS = Topics.of("run")
 
+LATE = START_MS + 1_000_000
+"""When the last records come."""
+
 
 def run(work: Workload, style: str) -> Counter[Any]:
     """Key and value of every result of a small run."""
@@ -41,9 +44,8 @@ def run(work: Workload, style: str) -> Counter[Any]:
             pipe(orders, chunk)
         for chunk in keyed_customers(work.keys, work.right, 2, START_MS):
             pipe(customers, chunk)
-        late = START_MS + 1_000_000
-        pipe(customers, ends.customer_messages(late))
-        pipe(orders, [(key, order_value(key, 0, 1, 100, 0), late + 1) for key in ends.customers])
+        pipe(customers, ends.customer_messages(LATE))
+        pipe(orders, [(key, order_value(key, 0, 1, 100, 0), LATE + 1) for key in ends.customers])
         driver.commit()
         results = driver.create_output_topic(TOPICS.results, RAW, serdes.json())
         return Counter((record.key, str(record.value)) for record in results.read_records())
@@ -61,7 +63,7 @@ def test_both_styles_give_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_join_by_hand_gives_the_same(name: str) -> None:
     work, ends = replace(WORKLOADS[name].scaled(0.001), keys=100, rows=100), Ends.of(PARTITIONS)
-    rows = [*customer_messages(range(work.rows), 1), ends.customer_messages(START_MS)]
+    rows = [*customer_messages(range(work.rows), 1), ends.customer_messages(LATE)]
     by_hand = join(
         ((key, value) for chunk in rows for key, value, _ in chunk), by_key=work.mode == "stream-table"
     )

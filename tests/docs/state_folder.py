@@ -88,6 +88,7 @@ class Writer:
                 by_key2=self.plan.by_key2,
                 tables=self.plan.tables,
                 anywhere=self.plan.anywhere,
+                begin_empty=self.plan.begin_empty,
             )
         )
 
