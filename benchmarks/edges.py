@@ -29,8 +29,9 @@ from benchmarks.ours import ROOT
 from crossstream.dev import broker
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.native.library import SWITCH, library
+from crossstream.kafka.native.library import library
 from crossstream.records import PRODUCER_RECORDS, RECORDS
+from crossstream.serdes.native_part import SWITCH
 from crossstream.topics import OffsetRange, TopicPartition
 
 SIDES = {"native": "on", "python": "off"}

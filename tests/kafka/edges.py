@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from crossstream.kafka.native import library
+from crossstream.serdes.native_part import SWITCH
 
 NATIVE = library.library() is not None
 needs_native = pytest.mark.skipif(not NATIVE, reason="crossstream-native is not installed (make setup)")
@@ -22,7 +23,7 @@ both_edges = [
 @pytest.fixture(scope="module")
 def edge(request: pytest.FixtureRequest) -> Iterator[str]:
     """What clients are opened: as installed, or as the test wants it."""
-    wanted: str = getattr(request, "param", os.environ.get(library.SWITCH, "on"))
+    wanted: str = getattr(request, "param", os.environ.get(SWITCH, "on"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv(library.SWITCH, wanted)
+        patched.setenv(SWITCH, wanted)
         yield wanted

@@ -137,7 +137,8 @@ def native_part() -> Check:
     version = _version("crossstream-native")
     if version is None:
         return Check("crossstream-native", "note", "not installed: reading and writing topics takes longer")
-    from crossstream.kafka.native.library import SWITCH, library
+    from crossstream.kafka.native.library import library
+    from crossstream.serdes.native_part import SWITCH
 
     if library() is not None:
         return Check("crossstream-native", "ok", version)

@@ -14,6 +14,7 @@ from crossstream.kafka.native import library
 from crossstream.kafka.native.client import takes
 from crossstream.kafka.native.consumer import NativeConsumer
 from crossstream.kafka.native.producer import NativeProducer
+from crossstream.serdes import native_part
 from tests.kafka.edges import NATIVE, needs_native
 
 NOWHERE = "127.0.0.1:1"
@@ -39,7 +40,7 @@ def test_settings_with_functions_are_left_to_pythons_client() -> None:
 
 
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.SWITCH, "off")
+    monkeypatch.setenv(native_part.SWITCH, "off")
     assert opened({}) == (MessageConsumer, MessageProducer)
 
 
@@ -48,7 +49,7 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_refuse_the_same_settings(setting: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     said = []
     for switch in ("on", "off"):
-        monkeypatch.setenv(library.SWITCH, switch)
+        monkeypatch.setenv(native_part.SWITCH, switch)
         try:
             open_producer(KafkaConnection(NOWHERE, setting), Complaints())
             said.append("")
@@ -61,12 +62,12 @@ def test_both_refuse_the_same_settings(setting: dict[str, object], monkeypatch: 
 def test_a_version_that_does_not_fit_is_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
-    library._load.cache_clear()
+    monkeypatch.setattr(native_part, "INTERFACE", native_part.INTERFACE + 1)
+    native_part.load.cache_clear()
     try:
         assert library.library() is None
         assert "the native part is not used: it is of another version" in caplog.text
     finally:
         monkeypatch.undo()
-        library._load.cache_clear()
+        native_part.load.cache_clear()
     assert (library.library() is not None) == NATIVE

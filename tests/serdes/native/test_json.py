@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crossstream import serdes
+from crossstream.serdes import native_part
 from crossstream.serdes.contract import Readers
 from crossstream.serdes.json import native
 from crossstream.serdes.json.columns import Columns
@@ -161,3 +162,15 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSSTREAM_NATIVE", "off")
     assert columns.decoded(data) is None
     assert serdes.json(Closed).decode_series(data).to_list() == [{"name": "a", "count": 1}]
+
+
+def test_a_version_that_does_not_fit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory may be laid out in another way."""
+    monkeypatch.setattr(native_part, "INTERFACE", native_part.INTERFACE + 1)
+    native_part.load.cache_clear()
+    try:
+        assert native._function() is None
+    finally:
+        monkeypatch.undo()
+        native_part.load.cache_clear()
+    assert native._function() is not None

@@ -10,12 +10,9 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_
 from functools import cache
 from typing import Any
 
-logger = logging.getLogger("crossstream.kafka")
+from crossstream.serdes.native_part import native_part
 
-INTERFACE = 1
-"""Of ``native/src/native.h``; another one is not used."""
-SWITCH = "CROSSSTREAM_NATIVE"
-"""The environment variable that turns the native part off: ``off``."""
+logger = logging.getLogger("crossstream.kafka")
 
 
 class ArrowArray(ctypes.Structure):
@@ -119,7 +116,6 @@ Signatures = Mapping[str, tuple[Any, list[Any]]]
 
 OURS: Signatures = {
     "cs_load": (c_char_p, [c_char_p]),
-    "cs_interface": (c_int, []),
     "cs_open": (c_void_p, [c_int, c_void_p, c_void_p, c_size_t, c_char_p, c_size_t]),
     "cs_close": (None, [c_void_p]),
     "cs_handle": (c_void_p, [c_void_p]),
@@ -193,26 +189,22 @@ def _typed(library: ctypes.CDLL, name: str, result: Any, parameters: list[Any]) 
 
 def library() -> Library | None:
     """The native part, if it is installed, fits, and is not switched off."""
-    return None if os.environ.get(SWITCH) == "off" else _load()
+    part = native_part()
+    return None if part is None else _load(part)
 
 
 @cache
-def _load() -> Library | None:
-    try:
-        from crossstream_native import LIBRARY
-    except ImportError:
-        return None
+def _load(part: ctypes.CDLL) -> Library | None:
     try:
         from confluent_kafka import cimpl
 
         # Looking into the Python client finds what it is linked with, wherever that is.
-        found = Library(ctypes.CDLL(str(LIBRARY)), ctypes.CDLL(cimpl.__file__))
+        found = Library(part, ctypes.CDLL(cimpl.__file__))
         missing = found.cs_load(os.fsencode(cimpl.__file__))
     except (OSError, AttributeError) as failed:
         logger.warning("the native part is not used: %s", failed)
         return None
-    if missing is not None or found.cs_interface() != INTERFACE:
-        reason = f"librdkafka has no {missing.decode()}" if missing else "it is of another version"
-        logger.warning("the native part is not used: %s", reason)
+    if missing is not None:
+        logger.warning("the native part is not used: librdkafka has no %s", missing.decode())
         return None
     return found

@@ -7,7 +7,6 @@ out of the ordinary: then msgspec reads those rows, and says what is wrong with 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from crossstream.serdes import arrays
 from crossstream.serdes.json.shapes import Field, Layout, Leaf, NoColumn, StructOf
+from crossstream.serdes.native_part import native_part
 
 _MOST = 64
 _TEXT, _WHOLE, _DOUBLE, _TRUTH = range(4)
@@ -48,15 +48,15 @@ class _Field(ctypes.Structure):
     )
 
 
-@cache
 def _function() -> Callable[..., int] | None:
-    """What makes columns, if it is installed and not switched off."""
-    try:
-        from crossstream_native import LIBRARY
+    """What makes columns, if it is installed, fits, and is not switched off."""
+    part = native_part()
+    return None if part is None else _typed(part)
 
-        found = ctypes.CDLL(str(LIBRARY)).cs_json_columns
-    except (ImportError, OSError, AttributeError):
-        return None
+
+@cache
+def _typed(part: ctypes.CDLL) -> Callable[..., int]:
+    found = part.cs_json_columns
     found.restype = c_int64
     found.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int32]
     return cast("Callable[..., int]", found)
@@ -72,7 +72,7 @@ class NativeColumns:
     def decoded(self, data: pa.LargeBinaryArray) -> pl.Series | None:
         """The struct of the fields that are wanted; None if it gives up. Null where there is no row."""
         function = _function()
-        if function is None or os.environ.get("CROSSSTREAM_NATIVE") == "off":
+        if function is None:
             return None
         rows, there = len(data), arrays.validity(data)
         positions, content = arrays.offsets(data), arrays.content(data)
