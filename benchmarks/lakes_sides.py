@@ -22,6 +22,7 @@ from benchmarks.lakes_data import Lake, read
 from benchmarks.lakes_memory import Peaks
 from benchmarks.ours import ROOT
 from benchmarks.peers import delta_spark
+from benchmarks.processes import core_seconds, family
 
 PROGRAM = Path(__file__).resolve().parent / "peers" / "spark_merge" / "program.py"
 TUNED = {
@@ -160,19 +161,11 @@ class Side:
 
     def processes(self) -> list[psutil.Process]:
         """The driver, its JVM and its Python workers."""
-        try:
-            driver = psutil.Process(self.process.pid)
-            return [driver, *driver.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return family(self.process.pid)
 
     def core_seconds(self) -> float:
         """User and system time of all its processes so far."""
-        total = 0.0
-        for process in self.processes():
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-        return total
+        return core_seconds(self.processes())
 
     def _do(self, **command: str) -> dict[str, Any]:
         assert self.process.stdin is not None

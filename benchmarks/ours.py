@@ -26,6 +26,7 @@ from urllib.request import urlopen
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks.generate import Topics
+from benchmarks.processes import family
 from crossstream.dev.broker import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -151,11 +152,7 @@ class Ours:
 
     def processes(self) -> list[psutil.Process]:
         """Driver, JVM and Python workers."""
-        try:
-            parent = psutil.Process(self._process.pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return family(self._process.pid)
 
     def _look(self) -> None:
         """The page in a browser: it follows the events of the application."""

@@ -21,6 +21,7 @@ from benchmarks.peers import delta_spark
 from benchmarks.peers.java import JavaUnavailable, java
 from benchmarks.peers.spark_streaming.queries import QUERIES as SAID
 from benchmarks.peers.spark_streaming.queries import REFUSED
+from benchmarks.processes import family
 from crossstream.dev.background import Jars
 
 PROGRAM = ROOT / "benchmarks" / "peers" / "spark_streaming" / "program.py"
@@ -90,11 +91,7 @@ class SparkSide:
 
     def processes(self) -> list[psutil.Process]:
         """The Python that started it and the JVM."""
-        try:
-            parent = psutil.Process(self._process.pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return family(self._process.pid)
 
     def cpu_parts(self) -> dict[str, float]:
         """User and system time so far."""

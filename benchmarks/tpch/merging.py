@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]
 
 from benchmarks.ours import ROOT
 from benchmarks.peers import delta_spark
+from benchmarks.processes import core_seconds, family
 from benchmarks.tpch.data import TABLES
 from benchmarks.tpch.queries import SCHEMAS
 from benchmarks.tpch.sql import SQL, in_order
@@ -81,22 +82,11 @@ class Merging:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def processes(self) -> list[psutil.Process]:
-        try:
-            parent = psutil.Process(self.process.pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return family(self.process.pid)
 
     def cpu(self) -> float:
         """Core-seconds so far, its children's included."""
-        total = 0.0
-        for process in self.processes():
-            try:
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system + times.children_user + times.children_system
-        return total
+        return core_seconds(self.processes())
 
     def settle(self, wanted: pl.DataFrame, at_rest: Callable[[], None] = lambda: None) -> float:
         """Waits until the result is the wanted one; when the batch that made it was committed."""
