@@ -102,7 +102,7 @@ def through_kafka_streams(join: str, rounds: Sequence[Piped]) -> tuple[list[floa
         words = {**application.arguments, "state-dir": folder}
         done = subprocess.run(
             [
-                *(java(), *peer.JVM_OPTIONS, "-cp", str(peer.PROGRAM.jar), "crossstream.peer.Driver"),
+                *(java(), *peer.JVM_OPTIONS, "-cp", str(peer.PROGRAM.made), "crossstream.peer.Driver"),
                 *(word for name, value in words.items() for word in (f"--{name}", value)),
             ],
             input=b"\n\n".join(b"\n".join(map(_line, piped)) for piped in rounds),

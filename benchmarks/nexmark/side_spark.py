@@ -18,7 +18,8 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.nexmark.topics import Topics
 from benchmarks.ours import ROOT
 from benchmarks.peers import delta_spark
-from benchmarks.peers.java import JavaUnavailable, java
+from benchmarks.peers.built import Unavailable
+from benchmarks.peers.java import java
 from benchmarks.peers.spark_streaming.queries import QUERIES as SAID
 from benchmarks.peers.spark_streaming.queries import REFUSED
 from benchmarks.processes import family
@@ -116,6 +117,6 @@ def available() -> str | None:
     """Why there can be no such side on this machine; None if there can. Downloads are not tried."""
     try:
         java()
-    except JavaUnavailable as reason:
+    except Unavailable as reason:
         return str(reason)
     return None

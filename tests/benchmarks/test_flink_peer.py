@@ -11,9 +11,9 @@ from benchmarks.generate import Topics, create_more, produce_customers, produce_
 from benchmarks.nexmark.answers import Answers
 from benchmarks.nexmark.events import events
 from benchmarks.nexmark.reference import expected
+from benchmarks.peers.built import Unavailable
 from benchmarks.peers.flink import fk, nexmark, sql
 from benchmarks.peers.flink.peer import PROGRAM, Backend, FlinkPeer, PeerError, available
-from benchmarks.peers.java import JavaUnavailable
 from benchmarks.waiting import PARTITIONS, Waiting
 
 from benchmarks.nexmark import sending, topics
@@ -29,7 +29,7 @@ def bootstrap(broker_info: BrokerInfo) -> str:
     if reason is None:
         try:
             PROGRAM.build()
-        except JavaUnavailable as fault:
+        except Unavailable as fault:
             reason = str(fault)
     if reason is not None:
         pytest.skip(reason)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.peers.java import JavaUnavailable
+from benchmarks.peers.built import Unavailable
 
 from tests.oracle.oracle import Oracle
 
@@ -21,7 +21,7 @@ def oracle() -> Iterator[Oracle]:
     try:
         with Oracle() as running:
             yield running
-    except JavaUnavailable as reason:
+    except Unavailable as reason:
         if os.environ.get("CROSSSTREAM_REQUIRE_ORACLE"):
             raise
         pytest.skip(str(reason))

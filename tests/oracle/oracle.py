@@ -40,7 +40,7 @@ class OracleError(RuntimeError):
 
 @final
 class Oracle:
-    """A running test driver. Built with Maven on first use; entering raises `JavaUnavailable`."""
+    """A running test driver. Built with Maven on first use; entering raises `Unavailable`."""
 
     kafka_version: str
     """Known once it runs."""
@@ -52,7 +52,7 @@ class Oracle:
             prefix="oracle", dir=state_root(), ignore_cleanup_errors=True
         )
         self._process = subprocess.Popen(
-            [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.jar), self._states.name],
+            [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.made), self._states.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,

@@ -63,10 +63,10 @@ def measure(
 
     ``before``: files that the circuit takes in before the clock runs. ``results``: the file for the final rows, as
     lines ``key TAB row``, or of the rows alone without ``keys``. Builds the program if need be. Raises
-    `CargoUnavailable`, and `subprocess.CalledProcessError` if it fails.
+    `Unavailable`, and `subprocess.CalledProcessError` if it fails.
     """
     PROGRAM.build()
-    command = [str(PROGRAM.path), query, *SIDES[side], "--batch", str(batch), "--results", str(results)]
+    command = [str(PROGRAM.made), query, *SIDES[side], "--batch", str(batch), "--results", str(results)]
     for option, files in (("--before", before or {}), ("--input", input)):
         for topic, path in files.items():
             command += [option, f"{topic}={path}"]

@@ -89,7 +89,7 @@ class FlinkPeer(Jvm):
         }
         settings = [f"{name}={value}" for name, value in {**state, **self.settings}.items()]
         memory = (f"-Xms{self.heap}", f"-Xmx{self.heap}")
-        return [java(), *memory, *JVM_OPTIONS, "-jar", str(PROGRAM.jar), str(script), *settings]
+        return [java(), *memory, *JVM_OPTIONS, "-jar", str(PROGRAM.made), str(script), *settings]
 
     def ask_to_stop(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None

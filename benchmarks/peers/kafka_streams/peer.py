@@ -102,7 +102,7 @@ class KafkaStreamsPeer(Jvm):
         self.state_dir = state_dir
 
     def command(self) -> list[str]:
-        words = [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.jar)]
+        words = [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.made)]
         state = self.state_dir or self._folder / "state"
         for name, value in {**self.arguments, "state-dir": str(state)}.items():
             words += [f"--{name}", value]
