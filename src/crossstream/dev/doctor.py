@@ -138,12 +138,11 @@ def native_part() -> Check:
     if version is None:
         return Check("crossstream-native", "note", "not installed: reading and writing topics takes longer")
     from crossstream.kafka.native.library import library
-    from crossstream.serdes.native_part import SWITCH
+    from crossstream.serdes.native_part import SWITCH, is_off
 
     if library() is not None:
         return Check("crossstream-native", "ok", version)
-    off = os.environ.get(SWITCH) == "off"
-    return Check("crossstream-native", "note", f"{SWITCH}=off" if off else f"{version} does not fit")
+    return Check("crossstream-native", "note", f"{SWITCH}=off" if is_off() else f"{version} does not fit")
 
 
 def _package(name: str, version: str | None, failure: str | None) -> Check:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 from functools import cache
-
-logger = logging.getLogger("crossstream")
 
 INTERFACE = 1
 """Of ``native/src/native.h``; another one is not used."""
@@ -17,23 +14,23 @@ SWITCH = "CROSSSTREAM_NATIVE"
 
 def native_part() -> ctypes.CDLL | None:
     """Its library, whose functions are as ``native/src`` declares them."""
-    return None if os.environ.get(SWITCH) == "off" else load()
+    return None if is_off() else load()[0]
+
+
+def is_off() -> bool:
+    return os.environ.get(SWITCH) == "off"
 
 
 @cache
-def load() -> ctypes.CDLL | None:
-    """Its library, whatever the switch says."""
+def load() -> tuple[ctypes.CDLL | None, str]:
+    """Its library, whatever the switch says; if it is there and cannot be used, why."""
     try:
         from crossstream_native import LIBRARY
     except ImportError:
-        return None
+        return None, ""
     try:
         found = ctypes.CDLL(str(LIBRARY))
         fits = found.cs_interface() == INTERFACE
     except (OSError, AttributeError) as failed:
-        logger.warning("the native part is not used: %s", failed)
-        return None
-    if not fits:
-        logger.warning("the native part is not used: it is of another version")
-        return None
-    return found
+        return None, str(failed)
+    return (found, "") if fits else (None, "it is of another version")

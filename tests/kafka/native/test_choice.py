@@ -63,11 +63,13 @@ def test_a_version_that_does_not_fit_is_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(native_part, "INTERFACE", native_part.INTERFACE + 1)
-    native_part.load.cache_clear()
+    for cached in (native_part.load, library._load):
+        cached.cache_clear()
     try:
         assert library.library() is None
         assert "the native part is not used: it is of another version" in caplog.text
     finally:
         monkeypatch.undo()
-        native_part.load.cache_clear()
+        for cached in (native_part.load, library._load):
+            cached.cache_clear()
     assert (library.library() is not None) == NATIVE

@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_
 from functools import cache
 from typing import Any
 
-from crossstream.serdes.native_part import native_part
+from crossstream.serdes import native_part
 
 logger = logging.getLogger("crossstream.kafka")
 
@@ -189,12 +189,16 @@ def _typed(library: ctypes.CDLL, name: str, result: Any, parameters: list[Any]) 
 
 def library() -> Library | None:
     """The native part, if it is installed, fits, and is not switched off."""
-    part = native_part()
-    return None if part is None else _load(part)
+    return None if native_part.is_off() else _load()
 
 
 @cache
-def _load(part: ctypes.CDLL) -> Library | None:
+def _load() -> Library | None:
+    part, reason = native_part.load()
+    if part is None:
+        if reason:
+            logger.warning("the native part is not used: %s", reason)
+        return None
     try:
         from confluent_kafka import cimpl
 
